@@ -1,38 +1,40 @@
-"""Errors that reach a person: what is wrong, and what to do about it.
+"""Errors a user can answer. Each carries what to do and the exit code of the command line.
 
-Every error carries the exit code of the verb that meets it (0 done, 1 the answer is no, 2 wrong use, 3 the environment
-lacks something, 4 input broken, 5 interrupted). They live in the lowest folder so that every folder can raise them.
+    KernelwrightError            1
+    ├─ WrongUse                  2   arguments that make no sense
+    ├─ EnvironmentLacks          3   something this machine does not have
+    ├─ BrokenInput               4   a file that cannot be read as what it should be
+    └─ Interrupted               5   stopped from outside; `--resume` goes on
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 
 class KernelwrightError(Exception):
-    """Something is broken outside our reach; `message` says what, `remedy` says what to do."""
+    """A failure with a remedy. `message` says what happened, `remedy` what to do about it."""
 
-    exit_code: ClassVar[int] = 4
+    exit_code = 1
 
-    def __init__(self, message: str, remedy: str) -> None:
-        super().__init__(f"{message}. {remedy}")
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
         self.message = message
         self.remedy = remedy
 
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.remedy}" if self.remedy else self.message
+
 
 class WrongUse(KernelwrightError):
-    """The caller asked for something that cannot be: an unknown name, a value out of range."""
-
     exit_code = 2
 
 
 class EnvironmentLacks(KernelwrightError):
-    """This machine lacks something: a compiler, a network, disk space, namespaces."""
-
     exit_code = 3
 
 
 class BrokenInput(KernelwrightError):
-    """A file or a request cannot be read as what it claims to be."""
-
     exit_code = 4
+
+
+class Interrupted(KernelwrightError):
+    exit_code = 5
