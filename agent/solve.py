@@ -1,0 +1,100 @@
+"""Solve one problem: search with every proposer, confirm the best, accept it or say why not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kernelwright.agent.events import KernelAccepted
+from kernelwright.agent.judging import judge, recorded_history
+from kernelwright.agent.propose import History, Proposer, Tried
+from kernelwright.agent.session import Session
+from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.problem import Problem
+from kernelwright.profiles.digest import digest_of
+from kernelwright.profiles.target import Target
+from kernelwright.sandbox.verdict import Verdict
+from kernelwright.sandbox.verify import Bench
+
+MAX_CONFIRMS = 2
+# A confirm takes about this share of a problem's time at most; searching stops early enough to leave room for it.
+CONFIRM_SECONDS = 30.0
+
+
+def solve(
+    session: Session, bench: Bench, problem: Problem, target: Target, proposers: Sequence[Proposer], seconds: float
+) -> dict[str, Any]:
+    """Return the step's result: accepted candidate and verdict digests (None if none), and what was tried.
+
+    `seconds` is the wall time for search and confirm together; at least one search and one confirm are made.
+    """
+    deadline = time.monotonic() + seconds
+    history = recorded_history(session, problem.definition.name)
+    _search(session, bench, problem, target, proposers, history, deadline - CONFIRM_SECONDS)
+    accepted = _confirm(session, bench, history)
+    result = _result(history, accepted)
+    if accepted is not None:
+        candidate, verdict = accepted
+        result |= {"candidate": session.ledger.put(candidate), "verdict": session.ledger.put(verdict)}
+        assert verdict.comparison is not None  # `accepted` implies it
+        session.emit(
+            KernelAccepted(
+                definition=problem.definition.name, candidate=result["candidate"], ratio=verdict.comparison.ratio
+            )
+        )
+    return result
+
+
+def _search(
+    session: Session,
+    bench: Bench,
+    problem: Problem,
+    target: Target,
+    proposers: Sequence[Proposer],
+    history: History,
+    deadline: float,
+) -> None:
+    """Ask the proposers in turn until time or ideas run out; the first round always runs."""
+    phase = f"solve:{problem.definition.name}"
+    live = list(proposers)
+    while live and (time.monotonic() < deadline or not history.tried) and session.budget.exhausted() is None:
+        for proposer in tuple(live):
+            candidate = proposer.propose(problem, target, history)
+            if candidate is None or history.knows(candidate):
+                live.remove(proposer)
+                continue
+            history.add(candidate, judge(session, bench, candidate, "search"))
+            best = history.ranked()[:1]
+            text = f"best {best[0].ratio:.2f}x by {best[0].candidate.author}" if best else "nothing right yet"
+            session.progress(phase, len(history.tried), len(history.tried) + len(live), text)
+            if time.monotonic() >= deadline:
+                return
+
+
+def _confirm(session: Session, bench: Bench, history: History) -> tuple[Candidate, Verdict] | None:
+    promising = [entry for entry in history.ranked() if _worth_confirming(entry)]
+    for entry in promising[:MAX_CONFIRMS]:
+        session.progress(f"solve:{entry.candidate.definition}", 0, 1, f"confirming {entry.candidate.author}")
+        verdict = judge(session, bench, entry.candidate, "confirm")
+        if verdict.accepted:
+            return entry.candidate, verdict
+    return None
+
+
+def _worth_confirming(entry: Tried) -> bool:
+    """Search intervals are wide: confirm what looks faster, whether or not its interval cleared the floor."""
+    return entry.ratio > 1.02
+
+
+def _result(history: History, accepted: tuple[Candidate, Verdict] | None) -> dict[str, Any]:
+    default = next((t for t in history.tried if accepted and t.candidate.author == accepted[0].author), None)
+    best = next((t for t in history.tried if accepted and digest_of(t.candidate) == digest_of(accepted[0])), None)
+    gain = best.ratio / default.ratio if best and default and default.ratio > 0 else None
+    return {
+        "candidate": None,
+        "verdict": None,
+        "searched": len(history.tried),
+        "rejected": sum(t.verdict.outcome != "faster" for t in history.tried),
+        "gain_over_default": gain,
+    }

@@ -1,0 +1,46 @@
+"""The templates proposer: coordinate search over the points of our parametrised kernel families.
+
+It starts at a family's default point, then changes one parameter at a time on top of the best point judged so far,
+the parameters in the family's own order. A family is exhausted when no single change to its best point is untried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kernelwright.agent.propose import History
+from kernelwright.kernels.candidate import Candidate, Isa
+from kernelwright.kernels.families import Family, families_of
+from kernelwright.kernels.problem import Problem
+from kernelwright.profiles.target import Target
+
+Point = dict[str, int | str]
+
+
+class Templates:
+    """Proposes points of every family that implements the problem's op."""
+
+    name = "templates"
+
+    def __init__(self, isa: Isa) -> None:
+        self._isa = isa
+
+    def propose(self, problem: Problem, target: Target, history: History) -> Candidate | None:
+        for family in families_of(problem.definition):
+            for point in _next_points(family, history):
+                candidate = family.render(problem.definition, point, self._isa)
+                if not history.knows(candidate):
+                    return candidate
+        return None
+
+
+def _next_points(family: Family, history: History) -> Iterator[Point]:
+    best = next((t.candidate.parameters for t in history.ranked() if t.candidate.author == family.name), None)
+    yield family.default_point()
+    if best is None:
+        # The default failed or was not timed: walk the space from it all the same.
+        best = family.default_point()
+    for name, values in family.space().items():
+        for value in values:
+            if value != best.get(name):
+                yield {**best, name: value}

@@ -1,0 +1,46 @@
+"""`kernelwright serve`: the embedded engine behind an OpenAI-compatible HTTP front end."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", type=Path, help="GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--uds", type=Path, help="serve on this unix socket instead of TCP")
+    parser.add_argument("--pack", type=Path, action="append", default=[], help="kernel pack to switch on (repeatable)")
+    parser.add_argument("--no-packs", action="store_true", help="run the incumbents only")
+    parser.add_argument("--disable", action="append", default=[], metavar="DEFINITION", help="switch one kernel off")
+    parser.add_argument("--threads", type=int, help="threads of the engine (default: cores)")
+    parser.add_argument("--max-num-seqs", type=int, default=16, help="sequences decoded together")
+    parser.add_argument("--max-model-len", type=int, help="context length (default: the model's)")
+    parser.add_argument("--profile-dir", type=Path, help="where /start_profile writes traces")
+    parser.add_argument("--served-model-name", help="name in /v1/models")
+    parser.add_argument("--api-key", help="require this bearer key (better: environment KERNELWRIGHT_API_KEY)")
+
+
+def run(args: argparse.Namespace) -> int:
+    import os
+
+    from kernelwright.engine.server import ServeOptions, serve
+    from kernelwright.engine.weights import find_default_model
+
+    options = ServeOptions(
+        model=args.model or find_default_model(),
+        host=args.host,
+        port=args.port,
+        uds=args.uds,
+        packs=tuple(args.pack),
+        no_packs=args.no_packs,
+        disable=tuple(args.disable),
+        threads=args.threads,
+        max_num_seqs=args.max_num_seqs,
+        max_model_len=args.max_model_len,
+        profile_dir=args.profile_dir,
+        served_name=args.served_model_name,
+        api_key=args.api_key or os.environ.get("KERNELWRIGHT_API_KEY"),
+    )
+    return serve(options)
