@@ -1,0 +1,217 @@
+"""Cage: what holds untrusted code. One protocol; `bubblewrap` and `process` implement it.
+
+A cage starts a command with an allow-listed view of the machine: read-only system directories, the Python environment,
+the named kernelwright packages (at `SOURCE_ROOT`, on PYTHONPATH), the binds asked for, a private scratch at /tmp, and the
+open descriptors asked for. Nothing else of the caller crosses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from kernelwright.profiles.errors import WrongUse
+from kernelwright.sandbox.cgroup import ControlGroup
+
+SOURCE_ROOT = Path("/opt/kernelwright")
+RUNNER_PACKAGES = ("profiles", "kernels", "sandbox")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Resource limits of one cage; all are hard."""
+
+    memory_bytes: int = 8 << 30
+    processes: int = 64
+    """Processes and threads together."""
+    cpu_seconds: int | None = 900
+    """None for a long-lived server."""
+    file_bytes: int = 1 << 30
+    open_files: int = 512
+    scratch_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A path of the host shown at `destination` inside."""
+
+    source: Path
+    destination: Path
+
+
+class Cage(Protocol):
+    name: str
+
+    def spawn(
+        self,
+        argv: Sequence[str],
+        *,
+        fds: Sequence[int] = (),
+        ro_binds: Sequence[Bind] = (),
+        rw_binds: Sequence[Bind] = (),
+        env: Mapping[str, str] | None = None,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        packages: Sequence[str] = RUNNER_PACKAGES,
+        stdout: int | IO[bytes] | None = None,
+        stderr: int | IO[bytes] | None = None,
+    ) -> CagedProcess:
+        """Start `argv` inside and return at once.
+
+        `fds` keep their numbers. `rw_binds` must be directories: when the cage drops to another user they are handed
+        to that user (chown), so that the command may create files (a unix socket, say) that the caller can reach.
+        `packages` are the kernelwright folders the command may import. `env` replaces the environment altogether, on
+        top of a small fixed one. Raises EnvironmentLacks when this machine cannot build the cage.
+        """
+        ...
+
+
+class CagedProcess:
+    """A running cage. `pid` is the outermost process; `kill` ends everything inside."""
+
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        group: ControlGroup | None = None,
+        cleanup: Callable[[], None] | None = None,
+    ) -> None:
+        self._popen = popen
+        self._group = group
+        self._cleanup = cleanup
+        self.pid = popen.pid
+        self.pidfd = os.pidfd_open(popen.pid)
+        self.limits_by = group.kind if group else "rlimits"
+
+    @property
+    def stdout(self) -> IO[bytes] | None:
+        return self._popen.stdout
+
+    @property
+    def stderr(self) -> IO[bytes] | None:
+        return self._popen.stderr
+
+    @property
+    def alive(self) -> bool:
+        return self._popen.poll() is None
+
+    def inner_pid(self, timeout_s: float = 5.0) -> int | None:
+        """Return the host pid of the command itself (not of the cage around it); None if it has ended already."""
+        deadline = time.monotonic() + timeout_s
+        while self.alive and time.monotonic() < deadline:
+            for pid in descendants(self.pid):
+                if not _is_cage_process(pid):
+                    return pid
+            time.sleep(0.005)
+        return None
+
+    def cpu_seconds(self) -> float:
+        """Return CPU time used so far by everything inside, read outside: the cgroup's counter or /proc."""
+        used = self._group.cpu_seconds() if self._group else None
+        return used if used is not None else sum(cpu_seconds_of(p) for p in descendants(self.pid))
+
+    def stop(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for the end and return the exit status (diagnostic only). Raises subprocess.TimeoutExpired."""
+        return self._popen.wait(timeout_s)
+
+    def kill(self) -> None:
+        """End everything inside and wait until it is gone. Safe to call twice."""
+        inside = descendants(self.pid) if self.alive else []
+        if self._group:
+            self._group.kill()
+        for pid in [self.pid, *inside]:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        self._popen.wait(10)
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+            if self._group:
+                self._group.remove()
+            if self._cleanup:
+                self._cleanup()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in descendants(self.pid):
+            if not _is_cage_process(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def __enter__(self) -> CagedProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+def open_cage(name: str) -> Cage:
+    """Return the cage called `name`. Raises WrongUse for an unknown name."""
+    from kernelwright.sandbox.bubblewrap import Bubblewrap
+    from kernelwright.sandbox.process import Process
+
+    cages: dict[str, Callable[[], Cage]] = {"bubblewrap": Bubblewrap, "process": Process}
+    if name not in cages:
+        raise WrongUse(f"unknown cage {name!r}", f"choose one of: {', '.join(cages)}")
+    return cages[name]()
+
+
+def python_argv(module: str, *args: str) -> list[str]:
+    """Return the command line that runs `module` with this interpreter, safe path on."""
+    return [sys.executable, "-P", "-m", module, *args]
+
+
+def cage_environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the whole environment of a caged command: a small fixed one, then `env`."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": "/tmp",
+        "TMPDIR": "/tmp",
+        "USER": "kernelwright",
+        "LOGNAME": "kernelwright",
+        "LANG": "C.UTF-8",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **(env or {}),
+    }
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the pids below `pid`, parents before children, as the host numbers them."""
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        current = todo.pop(0)
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for task in os.listdir(f"/proc/{current}/task"):
+                children = Path(f"/proc/{current}/task/{task}/children").read_text().split()
+                found += [int(c) for c in children]
+                todo += [int(c) for c in children]
+    return found
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """Return user plus system time of one process, in seconds; 0 when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_cage_process(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "bwrap"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
