@@ -1,0 +1,158 @@
+"""Read GGUF weight files: memory-mapped, exact, and refusing what we do not know.
+
+Format: the GGUF specification; block layouts as in ggml (Q4_1: 20 bytes per 32 weights, f16 d, f16 m, 16 bytes of
+nibbles, low nibbles first; Q8_0: 34 bytes per 32 weights, f16 d, 32 int8). Quantised tensors keep their raw blocks,
+row by row, as int8; they are never re-quantised.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernelwright.kernels.blocks import BLOCK_WEIGHTS, Q4_1_BYTES, Q8_0_BYTES, decode_q4_1, decode_q8_0
+from kernelwright.profiles.errors import BrokenInput
+
+if TYPE_CHECKING:
+    from gguf import GGUFReader
+
+Kind = Literal["f32", "f16", "bf16", "q8_0", "q4_1"]
+KINDS: dict[str, Kind] = {"F32": "f32", "F16": "f16", "BF16": "bf16", "Q8_0": "q8_0", "Q4_1": "q4_1"}
+BLOCK_BYTES: dict[Kind, int] = {"q8_0": Q8_0_BYTES, "q4_1": Q4_1_BYTES}
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One tensor of the file. `data` is [rows, columns] (or [columns]) in its own float type, or, for quantised kinds,
+    raw blocks as int8 [rows, columns / 32 · block bytes]; it shares the mapped file's memory where the file allows."""
+
+    kind: Kind
+    data: Tensor
+
+    @property
+    def num_rows(self) -> int:
+        return self.data.shape[0]
+
+    @property
+    def num_columns(self) -> int:
+        block = BLOCK_BYTES.get(self.kind)
+        return self.data.shape[-1] // block * BLOCK_WEIGHTS if block else self.data.shape[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    path: Path
+    metadata: Mapping[str, Any]
+    """Key → value (str, int, float, bool or list of them)."""
+    tensors: Mapping[str, Weight]
+
+
+def read_gguf(path: Path) -> GgufFile:
+    """Map a GGUF file and return its metadata and tensors. Raises BrokenInput when it is missing, truncated, corrupt or
+    holds a tensor type we do not read."""
+    path = Path(path)
+    if not path.is_file():
+        raise BrokenInput(f"there is no model file at {path}", "Give the path of a GGUF file with --model")
+    try:
+        reader = _open(path)
+        metadata = {name: field.contents() for name, field in reader.fields.items()}
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error) as error:
+        # the whole vocabulary of what numpy, struct and the reader raise on bytes that are not what they claim to be
+        raise BrokenInput(
+            f"{path} is not a readable GGUF file ({error})", "It may be cut short; fetch it again"
+        ) from error
+    except OSError as error:
+        raise BrokenInput(f"{path} cannot be read: {error.strerror or error}", "Check its permissions") from error
+    if reader.byte_order != "I":
+        raise BrokenInput(f"{path} is in the other byte order", "Convert it to this machine's byte order")
+    tensors = {tensor.name: _weight(path, tensor) for tensor in reader.tensors}
+    return GgufFile(path=path, metadata=metadata, tensors=tensors)
+
+
+def dequantize(weight: Weight) -> Tensor:
+    """Return `weight` as float32, shaped [rows, columns] (or [columns]); bit-equal to ggml: w = d·q + m, w = d·q."""
+    if weight.kind == "q4_1":
+        return decode_q4_1(weight.data, torch.float32)
+    if weight.kind == "q8_0":
+        return decode_q8_0(weight.data, torch.float32)
+    return weight.data.float()
+
+
+def unpermute(weight: Weight, num_heads: int) -> Weight:
+    """Return q or k rows in half-split (NeoX) order; GGUF stores them interleaved, for rotary pairs side by side.
+
+    Whole rows move, so raw blocks survive. Inverse of the permutation in llama.cpp's converter: row (head, i, j) of
+    [heads, D/2, 2] becomes row (head, j, i).
+    """
+    half = weight.num_rows // num_heads // 2
+    rows = weight.data.view(num_heads, half, 2, -1).transpose(1, 2)
+    return Weight(kind=weight.kind, data=rows.reshape(weight.data.shape))
+
+
+def _weight(path: Path, tensor: Any) -> Weight:
+    kind = KINDS.get(tensor.tensor_type.name)
+    if kind is None:
+        raise BrokenInput(
+            f"{path}: tensor {tensor.name} has type {tensor.tensor_type.name}, which this engine does not read",
+            f"Use a file whose tensors are {', '.join(KINDS)}",
+        )
+    data = tensor.data
+    if kind == "bf16":
+        return Weight(kind, torch.from_numpy(data.view(np.int16)).view(torch.bfloat16))
+    return Weight(kind, torch.from_numpy(data.view(np.int8) if kind in BLOCK_BYTES else data))
+
+
+def _open(path: Path) -> GGUFReader:
+    from gguf import GGUFReader, GGUFValueType
+
+    class QuickReader(GGUFReader):
+        """The package's reader, with two slow paths replaced: a vocabulary is 100 000 strings, and at a memmap slice
+        or three for each the plain reader takes longer than the rest of the engine's start."""
+
+        @property
+        def data(self) -> np.ndarray:
+            return self._bytes
+
+        @data.setter
+        def data(self, mapped: np.ndarray) -> None:
+            self._bytes = mapped.view(np.ndarray)
+
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:
+            if raw_type != GGUFValueType.ARRAY:
+                return super()._get_field_parts(orig_offs, raw_type)
+            head, count = self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)
+            item, start = GGUFValueType(head[0]), orig_offs + 12
+            if item == GGUFValueType.STRING:
+                parts, end = _read_strings(self._bytes, start, int(count[0]))
+            elif item in self.gguf_scalar_to_np:
+                parts = [self._get(start, self.gguf_scalar_to_np[item], int(count[0]))]
+                if parts[0].size != count[0]:
+                    raise ValueError(f"an array at byte {start} runs past the end of the file")
+                end = start + parts[0].nbytes
+            else:
+                raise ValueError(f"an array of {item.name} at byte {start} is not supported")
+            indices = list(range(2, 2 + len(parts)))
+            return end - orig_offs, [head, count, *parts], indices, [GGUFValueType.ARRAY, item]
+
+    # copy on write: tensors count as writable for torch, and a stray write can never reach the file
+    return QuickReader(path, mode="c")
+
+
+def _read_strings(data: np.ndarray, offset: int, count: int) -> tuple[list[Any], int]:
+    view = memoryview(data)
+    strings: list[Any] = []
+    for _ in range(count):
+        (length,) = struct.unpack_from("<Q", view, offset)
+        end = offset + 8 + length
+        if end > len(view):
+            raise ValueError(f"a string at byte {offset} runs past the end of the file")
+        strings.append(view[offset + 8 : end])
+        offset = end
+    return strings, offset
