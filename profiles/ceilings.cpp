@@ -1,0 +1,170 @@
+// What this machine reaches: streaming reads of two buffers and fused multiply-adds, with pinned threads.
+//
+//   ceilings CPUS DRAM_BYTES CACHE_BYTES ROUNDS REPETITIONS
+//
+// CPUS is a comma-separated list, one thread each. Prints one JSON object per line:
+//   {"name": "dram", "work": <bytes or FLOPs of one repetition>, "seconds": [[repetition, ...], ...]}   (a list per round)
+// Exit status 3: the threads could not be pinned; 4: not enough memory.
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+typedef float Vector __attribute__((vector_size(kVectorBytes)));
+constexpr int kLanes = kVectorBytes / 4;
+constexpr int kReaders = 8;       // independent sums, so that additions do not wait for each other
+constexpr int kAccumulators = 12; // at least latency (4-5) x issue width (2) of a fused multiply-add
+constexpr double kShortest = 0.005;  // seconds of one repetition, long against the barriers around it
+
+static std::atomic<float> sink{0.0f};  // results go here, so that no loop can be dropped
+
+static float sum_of(Vector v) {
+    float total = 0.0f;
+    for (int lane = 0; lane < kLanes; ++lane) total += v[lane];
+    return total;
+}
+
+static float read_all(const Vector* data, size_t count, long passes) {
+    Vector sums[kReaders] = {};
+    for (long pass = 0; pass < passes; ++pass) {
+        for (size_t i = 0; i + kReaders <= count; i += kReaders)
+            for (int r = 0; r < kReaders; ++r) sums[r] += data[i + r];
+        asm volatile("" ::: "memory");  // the next pass reads again
+    }
+    float total = 0.0f;
+    for (const Vector& part : sums) total += sum_of(part);
+    return total;
+}
+
+static float multiply_add(long passes, float factor) {
+    Vector sums[kAccumulators], scale, offset;
+    for (int lane = 0; lane < kLanes; ++lane) scale[lane] = factor, offset[lane] = 1.0f - factor;
+    for (int a = 0; a < kAccumulators; ++a) sums[a] = scale + static_cast<float>(a);
+    for (long pass = 0; pass < passes; ++pass)
+        for (int a = 0; a < kAccumulators; ++a) sums[a] = sums[a] * scale + offset;
+    float total = 0.0f;
+    for (const Vector& part : sums) total += sum_of(part);
+    return total;
+}
+
+// Threads wait here for each other; they yield, because the machine may have more work than cores.
+class Barrier {
+  public:
+    explicit Barrier(int parties) : parties_(parties) {}
+    void wait() {
+        const long generation = generation_.load();
+        if (waiting_.fetch_add(1) + 1 == parties_) {
+            waiting_.store(0);
+            generation_.fetch_add(1);
+            return;
+        }
+        while (generation_.load() == generation) sched_yield();
+    }
+
+  private:
+    const int parties_;
+    std::atomic<int> waiting_{0};
+    std::atomic<long> generation_{0};
+};
+
+static void pin(int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    if (pthread_setaffinity_np(pthread_self(), sizeof(set), &set) != 0) {
+        std::fprintf(stderr, "cannot pin a thread to cpu %d\n", cpu);
+        std::_Exit(3);
+    }
+}
+
+using Kernel = std::function<float(int thread, long passes)>;
+
+// Seconds of `repetitions` runs of `kernel` on all threads at once, the first of them dropped.
+static std::vector<double> time_runs(const std::vector<int>& cpus, const Kernel& kernel, long passes, int repetitions) {
+    Barrier barrier(static_cast<int>(cpus.size()));
+    std::vector<double> seconds;
+    auto body = [&](int thread) {
+        pin(cpus[thread]);
+        for (int repetition = 0; repetition <= repetitions; ++repetition) {
+            barrier.wait();
+            const auto start = std::chrono::steady_clock::now();
+            const float result = kernel(thread, passes);
+            barrier.wait();
+            const auto end = std::chrono::steady_clock::now();
+            sink.store(result);
+            if (thread == 0 && repetition > 0) seconds.push_back(std::chrono::duration<double>(end - start).count());
+        }
+    };
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < cpus.size(); ++t) threads.emplace_back(body, static_cast<int>(t));
+    for (std::thread& thread : threads) thread.join();
+    return seconds;
+}
+
+static void measure(const char* name, double work_per_pass, const Kernel& kernel, const std::vector<int>& cpus,
+                    int rounds, int repetitions) {
+    long passes = 1;
+    while (time_runs(cpus, kernel, passes, 1)[0] < kShortest && passes < (1L << 40)) passes *= 2;
+    std::printf("{\"name\": \"%s\", \"work\": %.0f, \"seconds\": [", name, work_per_pass * static_cast<double>(passes));
+    for (int round = 0; round < rounds; ++round) {
+        const std::vector<double> seconds = time_runs(cpus, kernel, passes, repetitions);
+        std::printf("%s[", round ? ", " : "");
+        for (size_t i = 0; i < seconds.size(); ++i) std::printf("%s%.9f", i ? ", " : "", seconds[i]);
+        std::printf("]");
+    }
+    std::printf("]}\n");
+}
+
+static void measure_reads(const char* name, size_t bytes, const std::vector<int>& cpus, int rounds, int repetitions) {
+    const size_t block = static_cast<size_t>(kVectorBytes) * kReaders;
+    const size_t share = (bytes / cpus.size() / block + 1) * block;
+    std::vector<Vector*> buffers(cpus.size(), nullptr);
+    std::vector<std::thread> touchers;
+    for (size_t t = 0; t < cpus.size(); ++t)
+        touchers.emplace_back([&, t] {  // first touch by the reader, so that the pages lie near it
+            pin(cpus[t]);
+            buffers[t] = static_cast<Vector*>(std::aligned_alloc(4096, (share + 4095) / 4096 * 4096));
+            if (!buffers[t]) std::_Exit(4);
+            float* values = reinterpret_cast<float*>(buffers[t]);
+            for (size_t i = 0; i < share / 4; ++i) values[i] = 1e-3f * static_cast<float>(i & 1023);
+        });
+    for (std::thread& toucher : touchers) toucher.join();
+    const Kernel kernel = [&](int t, long passes) { return read_all(buffers[t], share / kVectorBytes, passes); };
+    measure(name, static_cast<double>(share * cpus.size()), kernel, cpus, rounds, repetitions);
+    for (Vector* buffer : buffers) std::free(buffer);
+}
+
+int main(int argc, char** argv) {
+    if (argc != 6) return 2;
+    std::vector<int> cpus;
+    std::stringstream list(argv[1]);
+    for (std::string cpu; std::getline(list, cpu, ',');) cpus.push_back(std::atoi(cpu.c_str()));
+    const int rounds = std::atoi(argv[4]), repetitions = std::atoi(argv[5]);
+    if (cpus.empty() || rounds < 1 || repetitions < 1) return 2;
+    measure_reads("dram", std::strtoull(argv[2], nullptr, 10), cpus, rounds, repetitions);
+    measure_reads("cache", std::strtoull(argv[3], nullptr, 10), cpus, rounds, repetitions);
+    const volatile float factor = 0.999f;  // not known to the compiler
+    constexpr long kBlock = 4096;
+    const Kernel kernel = [&](int, long passes) { return multiply_add(passes * kBlock, factor); };
+    measure("fp32", 2.0 * kLanes * kAccumulators * kBlock * static_cast<double>(cpus.size()), kernel, cpus, rounds,
+            repetitions);
+    return 0;
+}

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from kernelwright.profiles.profile import Ceilings
+from kernelwright.profiles.roofline import attainable_flops, time_at_roofline
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "flops", "ns", "bound"),
+    [
+        (1_000_000, 2_000_000, 100_000, "memory"),
+        (1_000_000, 100_000_000, 1_000_000, "compute"),
+        (100, 100, 1_000, "overhead"),
+        (0, 0, 1_000, "overhead"),
+    ],
+)
+def test_the_slowest_term_bounds(ceilings: Ceilings, num_bytes: int, flops: int, ns: float, bound: str) -> None:
+    got = time_at_roofline(num_bytes, flops, ceilings)
+    assert (got.ns, got.bound) == (pytest.approx(ns), bound)
+
+
+def test_cache_level_and_the_pure_roofline(ceilings: Ceilings) -> None:
+    assert time_at_roofline(1_000_000, 0, ceilings, level="cache").ns == pytest.approx(10_000)
+    assert time_at_roofline(100, 0, ceilings, call_ns=0).ns == pytest.approx(10)
+
+
+def test_the_roof_bends_at_the_balance_of_the_machine(ceilings: Ceilings) -> None:
+    assert attainable_flops(1, ceilings) == pytest.approx(1e10)
+    assert attainable_flops(10, ceilings) == attainable_flops(1000, ceilings) == pytest.approx(1e11)
