@@ -12,7 +12,7 @@ def pages_for(num_tokens: int) -> int:
 
 
 class BlockManager:
-    """A free list of pages. A page has one owner at a time; a freed page is the next one handed out, while it is warm."""
+    """A free list of pages. A page has one owner at a time; a freed page is handed out next, while it is warm."""
 
     def __init__(self, num_pages: int) -> None:
         self.num_pages = num_pages
@@ -23,7 +23,7 @@ class BlockManager:
         return len(self._free)
 
     def grow(self, sequence: Sequence, num_tokens: int) -> bool:
-        """Give `sequence` pages for its first `num_tokens` tokens; return False, and change nothing, if they are short."""
+        """Give `sequence` pages for its first `num_tokens` tokens; return False, changing nothing, if short."""
         missing = pages_for(num_tokens) - len(sequence.pages)
         if missing > len(self._free):
             return False

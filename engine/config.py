@@ -1,4 +1,4 @@
-"""ModelConfig: the shape of a Llama-family model, read from GGUF metadata and refused where it is not fully understood."""
+"""ModelConfig: the shape of a Llama-family model, read from GGUF metadata and refused where not fully understood."""
 
 from __future__ import annotations
 

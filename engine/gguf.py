@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from kernelwright.kernels.blocks import BLOCK_WEIGHTS, Q4_1_BYTES, Q8_0_BYTES, decode_q4_1, decode_q8_0
 from kernelwright.profiles.errors import BrokenInput
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
+    from torch import Tensor
 
 Kind = Literal["f32", "f16", "bf16", "q8_0", "q4_1"]
 KINDS: dict[str, Kind] = {"F32": "f32", "F16": "f16", "BF16": "bf16", "Q8_0": "q8_0", "Q4_1": "q4_1"}
@@ -31,7 +30,8 @@ BLOCK_BYTES: dict[Kind, int] = {"q8_0": Q8_0_BYTES, "q4_1": Q4_1_BYTES}
 @dataclass(frozen=True, slots=True)
 class Weight:
     """One tensor of the file. `data` is [rows, columns] (or [columns]) in its own float type, or, for quantised kinds,
-    raw blocks as int8 [rows, columns / 32 · block bytes]; it shares the mapped file's memory where the file allows."""
+    raw blocks as int8 [rows, columns / 32 · block bytes]; it shares the mapped file's memory.
+    """
 
     kind: Kind
     data: Tensor
@@ -55,9 +55,21 @@ class GgufFile:
 
 
 def read_gguf(path: Path) -> GgufFile:
-    """Map a GGUF file and return its metadata and tensors. Raises BrokenInput when it is missing, truncated, corrupt or
-    holds a tensor type we do not read."""
-    path = Path(path)
+    """Map a GGUF file and return its metadata and tensors.
+
+    Raises BrokenInput when it is missing, truncated, corrupt or holds a tensor type we do not read.
+    """
+    reader, metadata = _read(Path(path))
+    tensors = {tensor.name: _weight(Path(path), tensor) for tensor in reader.tensors}
+    return GgufFile(path=Path(path), metadata=metadata, tensors=tensors)
+
+
+def read_metadata(path: Path) -> Mapping[str, Any]:
+    """Return the metadata of a GGUF file, without torch: what a tokenizer needs. Raises as `read_gguf`."""
+    return _read(Path(path))[1]
+
+
+def _read(path: Path) -> tuple[GGUFReader, dict[str, Any]]:
     if not path.is_file():
         raise BrokenInput(f"there is no model file at {path}", "Give the path of a GGUF file with --model")
     try:
@@ -65,19 +77,19 @@ def read_gguf(path: Path) -> GgufFile:
         metadata = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, struct.error) as error:
         # the whole vocabulary of what numpy, struct and the reader raise on bytes that are not what they claim to be
-        raise BrokenInput(
-            f"{path} is not a readable GGUF file ({error})", "It may be cut short; fetch it again"
-        ) from error
+        remedy = "It may be cut short; fetch it again"
+        raise BrokenInput(f"{path} is not a readable GGUF file ({error})", remedy) from error
     except OSError as error:
         raise BrokenInput(f"{path} cannot be read: {error.strerror or error}", "Check its permissions") from error
     if reader.byte_order != "I":
         raise BrokenInput(f"{path} is in the other byte order", "Convert it to this machine's byte order")
-    tensors = {tensor.name: _weight(path, tensor) for tensor in reader.tensors}
-    return GgufFile(path=path, metadata=metadata, tensors=tensors)
+    return reader, metadata
 
 
 def dequantize(weight: Weight) -> Tensor:
     """Return `weight` as float32, shaped [rows, columns] (or [columns]); bit-equal to ggml: w = d·q + m, w = d·q."""
+    import torch
+
     if weight.kind == "q4_1":
         return decode_q4_1(weight.data, torch.float32)
     if weight.kind == "q8_0":
@@ -97,6 +109,8 @@ def unpermute(weight: Weight, num_heads: int) -> Weight:
 
 
 def _weight(path: Path, tensor: Any) -> Weight:
+    import torch
+
     kind = KINDS.get(tensor.tensor_type.name)
     if kind is None:
         raise BrokenInput(
@@ -114,7 +128,8 @@ def _open(path: Path) -> GGUFReader:
 
     class QuickReader(GGUFReader):
         """The package's reader, with two slow paths replaced: a vocabulary is 100 000 strings, and at a memmap slice
-        or three for each the plain reader takes longer than the rest of the engine's start."""
+        or three for each the plain reader takes longer than the rest of the engine's start.
+        """
 
         @property
         def data(self) -> np.ndarray:

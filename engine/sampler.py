@@ -1,4 +1,4 @@
-"""Sampler: logits to tokens. Greedy rows are one vectorised argmax; the rest are drawn row by row, each with its own seed."""
+"""Sampler: logits to tokens. Greedy rows are one argmax together; the rest are drawn one by one, by their own seed."""
 
 from __future__ import annotations
 

