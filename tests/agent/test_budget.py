@@ -1,0 +1,22 @@
+from kernelwright.agent.budget import Budget
+
+
+def test_what_an_interrupted_run_spent_counts() -> None:
+    budget = Budget(total_s=100, max_attempts=5, max_tokens=10, spent_before_s=60)
+    assert 39 < budget.left_s <= 40
+
+
+def test_each_budget_ends_the_search_and_says_which() -> None:
+    assert Budget(total_s=100, max_attempts=5, max_tokens=10).exhausted() is None
+    assert Budget(total_s=100, max_attempts=5, max_tokens=10, spent_before_s=90).exhausted() == "wall time"
+    assert Budget(total_s=100, max_attempts=5, max_tokens=10, attempts=5).exhausted() == "attempts"
+
+
+def test_the_gates_time_is_kept_back_from_solving() -> None:
+    budget = Budget(total_s=100, max_attempts=5, max_tokens=10)
+    assert budget.solve_left_s <= 100 - budget.gate_s
+    assert Budget(total_s=100, max_attempts=5, max_tokens=10, spent_before_s=80).solve_left_s == 0
+
+
+def test_tokens_never_go_below_zero() -> None:
+    assert Budget(total_s=1, max_attempts=1, max_tokens=10, tokens=15).tokens_left() == 0
