@@ -1,0 +1,56 @@
+"""The table of ops: op type → the module that defines it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol, cast
+
+from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.definition import Definition, SlotContract
+from kernelwright.kernels.ops.cost import Cost
+
+if TYPE_CHECKING:
+    import torch
+
+OPS = {
+    "add_rmsnorm": "kernelwright.kernels.ops.add_rmsnorm",
+    "q4_1_linear": "kernelwright.kernels.ops.q4_1_linear",
+    "q8_0_linear": "kernelwright.kernels.ops.q8_0_linear",
+    "f32_linear": "kernelwright.kernels.ops.f32_linear",
+    "q4_1_gate_up_silu": "kernelwright.kernels.ops.q4_1_gate_up_silu",
+    "f32_gate_up_silu": "kernelwright.kernels.ops.f32_gate_up_silu",
+    "rope_cache": "kernelwright.kernels.ops.rope_cache",
+    "decode_attention": "kernelwright.kernels.ops.decode_attention",
+    "prefill_attention": "kernelwright.kernels.ops.prefill_attention",
+    "q4_1_mlp_block": "kernelwright.kernels.ops.q4_1_mlp_block",
+    "q4_1_attention_block": "kernelwright.kernels.ops.q4_1_attention_block",
+}
+
+
+class Op(Protocol):
+    """What each module of `kernels/ops` listed in `OPS` exports."""
+
+    def definition(self, **consts: int) -> Definition: ...
+    def contract(self, definition: Definition) -> SlotContract: ...
+    def incumbent(self, definition: Definition) -> Candidate: ...
+    def cost(self, definition: Definition, axes: dict[str, int]) -> Cost: ...
+    def generate(
+        self, definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
+    ) -> dict[str, torch.Tensor | float]: ...
+
+
+def op_named(op_type: str) -> Op:
+    """Return the op module of `op_type`. Raises ValueError naming the known ones."""
+    if op_type not in OPS:
+        raise ValueError(f"unknown op type {op_type!r}; known: {', '.join(OPS)}")
+    return cast(Op, import_module(OPS[op_type]))
+
+
+def op_of(definition: Definition) -> Op:
+    """Return the op module of `definition`."""
+    return op_named(definition.op_type)
+
+
+def define(op_type: str, **consts: int) -> Definition:
+    """Return the definition of `op_type` for `consts`, e.g. `define("q4_1_linear", n=960, k=576)`."""
+    return op_named(op_type).definition(**consts)
