@@ -1,0 +1,118 @@
+"""Prometheus metrics of the front end; vLLM's names after our prefix, so that its dashboards need one replacement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from kernelwright.engine import wire
+
+_PREFIX = "kernelwright:"
+_TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_ITL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+
+class Metrics:
+    """One registry per application, so that two of them in one process (tests) do not meet."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        self.running = Gauge(_PREFIX + "num_requests_running", "Requests in the engine's batch.", registry=r)
+        self.waiting = Gauge(_PREFIX + "num_requests_waiting", "Requests held back behind a score.", registry=r)
+        self.prompt_tokens = Counter(_PREFIX + "prompt_tokens", "Prompt tokens received.", registry=r)
+        self.generation_tokens = Counter(_PREFIX + "generation_tokens", "Tokens generated.", registry=r)
+        self.success = Counter(
+            _PREFIX + "request_success", "Requests finished.", labelnames=["finished_reason"], registry=r
+        )
+        self.ttft = Histogram(
+            _PREFIX + "time_to_first_token_seconds",
+            "From submission to first token.",
+            buckets=_TTFT_BUCKETS,
+            registry=r,
+        )
+        self.itl = Histogram(
+            _PREFIX + "inter_token_latency_seconds",
+            "Between two tokens of a request.",
+            buckets=_ITL_BUCKETS,
+            registry=r,
+        )
+        self.aborted = Counter(_PREFIX + "request_aborted", "Requests whose client left or that failed.", registry=r)
+        self.rejected = Counter(_PREFIX + "request_rejected", "Requests refused.", labelnames=["status"], registry=r)
+        self._engine = _EngineCollector()
+        r.register(self._engine)
+
+    def note_step(self, step: wire.Step) -> None:
+        self.running.set(step.running)
+        self.waiting.set(step.waiting)
+        self.generation_tokens.inc(sum(token.token is not None for token in step.tokens))
+        self._engine.collapses = step.collapses
+
+    @contextmanager
+    def request(self, prompt_tokens: int) -> Iterator[RequestTimer]:
+        """Yield the timer of a request that is submitted now; left without a finish it counts as aborted."""
+        self.prompt_tokens.inc(prompt_tokens)
+        timer = RequestTimer(self, time.perf_counter())
+        try:
+            yield timer
+        finally:
+            if not timer.finished:
+                self.aborted.inc()
+
+    def render(self, kernels: dict[str, Any] | None) -> bytes:
+        """Return the exposition text. `kernels` is the engine's answer to `/v1/kernels`, None when it gave none."""
+        self._engine.kernels = kernels
+        return generate_latest(self.registry)
+
+
+@dataclass(slots=True)
+class RequestTimer:
+    metrics: Metrics
+    last: float
+    has_token: bool = False
+    finished: bool = False
+
+    def note_token(self, finish: str | None) -> None:
+        now = time.perf_counter()
+        (self.metrics.itl if self.has_token else self.metrics.ttft).observe(now - self.last)
+        self.last, self.has_token = now, True
+        if finish is not None:
+            self.finished = True
+            self.metrics.success.labels(finished_reason=finish).inc()
+
+
+class _EngineCollector(Collector):
+    """What only the engine knows, turned into metrics when it is scraped."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Any] | None = None
+        self.collapses: dict[str, int] = {}
+
+    def collect(self) -> Iterator[Metric]:
+        collapses = CounterMetricFamily(_PREFIX + "guard_trips", "Collapsed generations, by kind.", labels=["kind"])
+        for kind, count in self.collapses.items():
+            collapses.add_metric([kind], count)
+        yield collapses
+        if self.kernels is not None:
+            yield from _kernel_metrics(self.kernels)
+
+
+def _kernel_metrics(answer: dict[str, Any]) -> Iterable[Metric]:
+    hits = CounterMetricFamily(_PREFIX + "kernel_hits", "Calls served by a kernel.", labels=["definition"])
+    fallbacks = CounterMetricFamily(
+        _PREFIX + "kernel_fallbacks", "Calls served by the incumbent.", labels=["definition", "reason"]
+    )
+    for kernel in answer["kernels"]:
+        hits.add_metric([kernel["definition"]], kernel["hits"])
+        for reason, count in kernel["fallbacks"].items():
+            fallbacks.add_metric([kernel["definition"], reason], count)
+    resident = GaugeMetricFamily(_PREFIX + "engine_resident_memory_bytes", "Resident memory of the engine process.")
+    resident.add_metric([], answer["resident_bytes"])
+    return hits, fallbacks, resident

@@ -1,0 +1,173 @@
+"""What a client may ask, in OpenAI's form. A field that would change the answer and is not served is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from kernelwright.engine import wire
+
+TokenId = Annotated[int, Field(ge=0, strict=True)]
+_UNSERVED: dict[str, tuple[Any, ...]] = {
+    "tools": (None, []),
+    "functions": (None, []),
+    "tool_choice": (None, "none", "auto"),
+    "response_format": (None, {"type": "text"}),
+    "logit_bias": (None, {}),
+    "frequency_penalty": (None, 0),
+    "presence_penalty": (None, 0),
+    "repetition_penalty": (None, 1),
+    "min_p": (None, 0),
+    "suffix": (None, ""),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "guided_json": (None,),
+    "use_beam_search": (None, False),
+}
+"""Field → the values that ask for nothing."""
+
+
+class StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+
+    model: str
+    n: int = Field(1, ge=1, le=64)
+    temperature: float | None = Field(None, ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=-1)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    stop: str | list[str] | None = None
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool = False
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    return_token_ids: bool = False
+    """Extension (vLLM's name): each choice also carries `token_ids`."""
+
+    @model_validator(mode="after")
+    def _asks_only_what_is_served(self) -> _Request:
+        for name, value in (self.model_extra or {}).items():
+            if name in _UNSERVED and value not in _UNSERVED[name]:
+                raise ValueError(f"`{name}` is not served by this engine; leave it out")
+        if self.stream_options is not None and not self.stream:
+            raise ValueError("`stream_options` needs `stream: true`")
+        if len(self.stops) > 16 or any(not stop for stop in self.stops):
+            raise ValueError("`stop` takes at most 16 strings, none of them empty")
+        return self
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def includes_usage(self) -> bool:
+        return self.stream_options is not None and self.stream_options.include_usage
+
+    def sampling(self, max_tokens: int, logprobs: int | None, choice: int) -> wire.Sampling:
+        """Return how choice number `choice` is drawn; with a seed every choice has its own, and all are repeatable."""
+        return wire.Sampling(
+            max_tokens=max_tokens,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            top_p=1.0 if self.top_p is None else self.top_p,
+            top_k=max(self.top_k or 0, 0),
+            seed=None if self.seed is None else self.seed + choice,
+            ignore_eos=self.ignore_eos,
+            stop_token_ids=tuple(self.stop_token_ids or ()),
+            logprobs=logprobs,
+        )
+
+
+class CompletionRequest(_Request):
+    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    max_tokens: int | None = Field(None, ge=0)
+    echo: bool = False
+    logprobs: int | None = Field(None, ge=0, le=20)
+    best_of: int | None = None
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> CompletionRequest:
+        if self.best_of is not None and self.best_of != self.n:
+            raise ValueError("`best_of` other than `n` is not served by this engine")
+        if self.max_tokens == 0 and not self.echo:
+            raise ValueError("`max_tokens` of 0 makes sense only with `echo`")
+        if self.echo and self.stream and self.logprobs is not None:
+            raise ValueError("`echo` with `logprobs` is not served as a stream; ask without `stream`")
+        if isinstance(self.prompt, list) and not self.prompt:
+            raise ValueError("`prompt` is an empty list")
+        return self
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """The batch, one entry per prompt."""
+        if isinstance(self.prompt, str):
+            return [self.prompt]
+        if isinstance(self.prompt[0], int):
+            return [self.prompt]  # type: ignore[list-item]
+        return list(self.prompt)  # type: ignore[arg-type]
+
+
+class TextPart(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart]
+
+    def flat(self) -> dict[str, str]:
+        """Return what a chat template expects: `developer` is the newer word for `system`, parts are joined."""
+        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
+
+
+class ChatRequest(_Request):
+    messages: list[Message] = Field(min_length=1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool = False
+    top_logprobs: int | None = Field(None, ge=0, le=20)
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> ChatRequest:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ValueError("`top_logprobs` needs `logprobs: true`")
+        return self
+
+    @property
+    def limit(self) -> int | None:
+        return self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
+
+    @property
+    def wanted_logprobs(self) -> int | None:
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+
+class ScoreSequence(BaseModel, extra="forbid"):
+    prompt: list[TokenId] = Field(min_length=1)
+    forced: list[TokenId] = []
+
+
+class ScoreRequest(BaseModel, extra="forbid"):
+    sequences: list[ScoreSequence] = Field(min_length=1)
+    phase: Literal["decode", "prefill"]
+
+
+def usage(prompt_tokens: int, completion_tokens: int) -> dict[str, int]:
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
+
+
+def error_body(message: str, status: int, param: str | None = None, code: str | None = None) -> dict[str, Any]:
+    """Return OpenAI's error object; `code` is a stable word for programs, the message is for people."""
+    kind = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}.get(status)
+    kind = kind or ("invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -1,0 +1,156 @@
+"""ScriptedEngine: answers from a script behind the real front end, for everything above the engine without weights.
+
+Tokens are bytes: id = byte, and 256 ends a generation. What it says is chosen by a function of the prompt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kernelwright.engine import wire
+from kernelwright.engine.guard import Guard
+from kernelwright.engine.loop import EngineLoop
+from kernelwright.engine.server import address_of
+
+END = 256
+VOCAB = 257
+
+
+class ByteText:
+    """Text as its UTF-8 bytes; a chat is rendered as one `role: content` line per message."""
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        return bytes(id for id in token_ids if id < END).decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id]) if token_id < END else b"<end>"
+
+    def render_chat(self, messages: list[dict[str, str]]) -> list[int]:
+        lines = [f"{message['role']}: {message['content']}" for message in messages]
+        return self.encode("\n".join([*lines, "assistant: "]))
+
+
+@dataclass
+class _Running:
+    says: list[int]
+    sampling: wire.Sampling
+    said: int = 0
+
+
+@dataclass
+class ScriptedEngine:
+    """`says(prompt) → ids` decides every answer; `step_s` is how long a step takes."""
+
+    says: Callable[[list[int]], list[int]] = lambda prompt: [*b"Paris.", END]
+    step_s: float = 0.0
+    submitted: list[tuple[list[int], wire.Sampling]] = field(default_factory=list)
+    aborted: list[str] = field(default_factory=list)
+    rows_made: int = 0
+    _running: dict[str, _Running] = field(default_factory=dict)
+
+    def submit(self, request: str, token_ids: list[int], sampling: wire.Sampling) -> None:
+        if b"refuse me" in bytes(id for id in token_ids if id < END):
+            raise ValueError("the engine has no room for this request")
+        self.submitted.append((token_ids, sampling))
+        self._running[request] = _Running(self.says(token_ids), sampling)
+
+    def step(self) -> list[wire.Token]:
+        time.sleep(self.step_s)
+        tokens = [self._advance(id, running) for id, running in self._running.items()]
+        for token in tokens:
+            if token.finish is not None:
+                del self._running[token.id]
+        return tokens
+
+    def _advance(self, id: str, running: _Running) -> wire.Token:
+        sampling, token = running.sampling, running.says[running.said % len(running.says)]
+        running.said += 1
+        finish = None
+        if token == END and not sampling.ignore_eos:
+            finish = "stop"
+        elif running.said >= sampling.max_tokens:
+            finish = "length"
+        if sampling.logprobs is None:
+            return wire.Token(id, token, finish)
+        return wire.Token(id, token, finish, -0.5, [(token, -0.5), (END, -1.0)][: sampling.logprobs])
+
+    def abort(self, request: str) -> None:
+        self.aborted.append(request)
+        self._running.pop(request, None)
+
+    def score(self, sequences: list[wire.ForcedSequence], phase: str) -> Iterator[tuple[int, int, bytes]]:
+        """The logits after a token are 2 at the next id and 0 elsewhere."""
+        import numpy as np
+
+        for number, sequence in enumerate(sequences):
+            tokens = sequence.prompt if phase == "prefill" else sequence.forced
+            start = 0 if phase == "prefill" else len(sequence.prompt)
+            for position, token in enumerate(tokens, start):
+                logits = np.zeros(VOCAB, dtype="<f4")
+                logits[(token + 1) % VOCAB] = 2.0
+                self.rows_made += 1
+                yield number, position, logits.tobytes()
+
+    def kernels(self) -> list[dict[str, Any]]:
+        kernel = {"definition": "add_rmsnorm_h8", "state": "live", "hits": 3, "fallbacks": {"tokens": 1}}
+        return [kernel | {"candidate": "c" * 64, "binary": "b" * 64}]
+
+    def facts(self) -> dict[str, Any]:
+        return {"threads": 1, "resident_bytes": 1024}
+
+    def start_profile(self, path: Path) -> None:
+        path.write_text("{}")
+        self._trace = path
+
+    def stop_profile(self) -> Path:
+        return self._trace
+
+
+@contextmanager
+def serve_scripted(
+    engine: ScriptedEngine,
+    *,
+    served_name: str = "scripted",
+    api_key: str | None = None,
+    max_model_len: int = 256,
+    max_queued: int = 64,
+    guard: Guard | None = None,
+    profile_dir: Path | None = None,
+) -> Iterator[str]:
+    """Serve `engine` on a free local port through the real loop, wire and front end, in threads; yield its URL."""
+    from kernelwright.engine.frontend import serve_http
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening = socket.create_server(("127.0.0.1", 0))
+    listening.setblocking(False)
+    wakeup, poke = socket.socketpair()
+    end = wire.EngineEnd(ours)
+    loop = EngineLoop(engine, end, guard or Guard(), profile_dir)
+    threads = [
+        threading.Thread(target=loop.run, args=(wakeup.fileno(),), daemon=True),
+        threading.Thread(target=lambda: asyncio.run(serve_http(listening, theirs, lambda _: ByteText())), daemon=True),
+    ]
+    end.send(wire.Configure(api_key, max_queued))
+    end.send(wire.Ready(served_name, max_model_len, VOCAB))
+    try:
+        for thread in threads:
+            thread.start()
+        yield address_of(listening)
+    finally:
+        loop.draining = True
+        poke.send(b"x")
+        for thread in threads:
+            thread.join(timeout=10)
+        for side in (ours, theirs, listening, wakeup, poke):
+            side.close()
