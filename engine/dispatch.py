@@ -1,0 +1,283 @@
+"""Dispatch: which implementation runs in each slot of each layer, decided once per step bucket.
+
+A plan holds, for one (phase, tokens) bucket, the bound slots of all layers. Pack kernels are bound when the engine
+loads; incumbents are bound on first use, so that dequantised weights exist only where a fallback needs them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel
+
+from kernelwright.engine.llama import ATTENTION_OPS, HEAD_OPS, MLP_OPS, Call, LayerCalls, LlamaWeights
+from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.definition import Definition, SlotContract
+from kernelwright.kernels.load import BoundSlot, Implementation, load_implementation
+from kernelwright.kernels.registry import op_of
+from kernelwright.profiles.digest import digest_bytes, digest_of
+from kernelwright.profiles.errors import KernelwrightError
+from kernelwright.profiles.profile import Phase
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+REGIONS = {"attention_block": ATTENTION_OPS, "mlp_block": MLP_OPS}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedKernel:
+    """A pack's kernel as the engine takes it: the candidate and, for native ones, its built shared object."""
+
+    candidate: Candidate
+    binary: Path | None = None
+
+
+class KernelState(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """What became of one definition (once per pack kernel, or once where there is none)."""
+
+    definition: str
+    state: Literal["live", "disabled", "failed", "incumbent-only"]
+    candidate: str | None = None
+    """Digest of the pack's candidate."""
+    binary: str | None = None
+    """SHA-256 of the shared object loaded."""
+    author: str | None = None
+    hits: int = 0
+    """Slot calls this kernel served, layers counted one by one."""
+    fallbacks: dict[str, int] = {}
+    """Reason → slot calls of this definition that the incumbent served although a pack has a kernel for it."""
+    incumbent_calls: int = 0
+    """Slot calls of this definition that the incumbent served, whatever the reason."""
+    reason: str = ""
+    """Why it failed; empty otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """Where a bound slot is called from; what profiling and capture need to know."""
+
+    definition: Definition
+    contract: SlotContract
+    phase: Phase
+    tokens: int
+    layer: int
+
+
+Wrap = Callable[[CallSite, BoundSlot], Call]
+
+
+@dataclass(slots=True, eq=False)
+class Kernel:
+    """One pack kernel inside the engine."""
+
+    candidate: Candidate
+    implementation: Implementation | None
+    digest: str
+    binary: str | None
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class Plan:
+    """Bound slots of one bucket. `tally`: what one run counts as, (definition, kernel or None, reason) → calls."""
+
+    layers: list[LayerCalls]
+    head: list[Call]
+    tally: Counter[tuple[str, Kernel | None, str]]
+    runs: int = 0
+
+
+@dataclass(slots=True)
+class _Choice:
+    kernel: Kernel | None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """The slot table. `caches[layer]` is the (k, v) pair of page caches."""
+
+    weights: LlamaWeights
+    caches: Sequence[tuple[Tensor, Tensor]]
+    disabled: set[str] = field(default_factory=set)
+    kernels: dict[str, list[Kernel]] = field(default_factory=dict)
+    _definitions: list[dict[str, Definition]] = field(default_factory=list)
+    _by_name: dict[str, Definition] = field(default_factory=dict)
+    _contracts: dict[str, SlotContract] = field(default_factory=dict)
+    _incumbents: dict[str, Implementation] = field(default_factory=dict)
+    _bound: dict[tuple[int, str, str], BoundSlot] = field(default_factory=dict)
+    _plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
+    _past: Counter[tuple[str, Kernel | None, str]] = field(default_factory=Counter)
+    _wrap: Wrap | None = None
+
+    def __post_init__(self) -> None:
+        self._definitions = [self.weights.definitions(layer) for layer in range(self.weights.config.num_layers + 1)]
+        self._by_name = {d.name: d for table in self._definitions for d in table.values()}
+        self._contracts = {name: op_of(d).contract(d) for name, d in self._by_name.items()}
+
+    def contract(self, name: str) -> SlotContract:
+        """Return the contract of a definition of this model. Raises KeyError when it has none of that name."""
+        return self._contracts[name]
+
+    def definition(self, name: str) -> Definition:
+        """Return a definition of this model by name. Raises KeyError when it has none of that name."""
+        return self._by_name[name]
+
+    def add(self, loaded: LoadedKernel) -> None:
+        """Load a pack kernel and bind it in every layer that has its slot; one that does not load is kept as failed."""
+        kernel = Kernel(loaded.candidate, None, digest_of(loaded.candidate), None)
+        self.kernels.setdefault(loaded.candidate.definition, []).append(kernel)
+        definition = self._by_name.get(loaded.candidate.definition)
+        if definition is None:
+            kernel.failure = "this model has no such slot"
+            return
+        try:
+            if loaded.binary is not None:
+                kernel.binary = digest_bytes(loaded.binary.read_bytes())
+            contract = self._contracts[definition.name]
+            kernel.implementation = load_implementation(loaded.candidate, loaded.binary, definition, contract)
+            for layer, slot in self._places(definition.name):
+                self._bind(layer, slot, kernel)
+        except (KernelwrightError, OSError, RuntimeError, ValueError) as error:
+            # a pack made elsewhere may not load here (another CPU, another libc): the engine serves without it
+            kernel.failure = f"does not load: {error}"
+
+    def plan(self, phase: Phase, tokens: int, rows: int, num_seqs: int, blocks: int) -> Plan:
+        """Return the plan of a step of `tokens` tokens of `num_seqs` sequences, with logits wanted in `rows` rows.
+
+        `blocks` is the width of its block table.
+        """
+        key = (phase, tokens, rows, *self._extra_key(num_seqs, blocks))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = self._build(phase, tokens, rows, num_seqs, blocks)
+        return plan
+
+    def set_wrap(self, wrap: Wrap | None) -> None:
+        """Wrap every slot call from now on (profiling, capture), or with None no longer."""
+        self._wrap = wrap
+        self.forget_plans()
+
+    def forget_plans(self) -> None:
+        """Decide anew from the next step on; what was counted stays counted."""
+        for plan in self._plans.values():
+            for key, calls in plan.tally.items():
+                self._past[key] += calls * plan.runs
+        self._plans.clear()
+
+    def states(self) -> list[KernelState]:
+        """Return the state of every definition of the model and of every pack kernel, with counts so far."""
+        counts = Counter(self._past)
+        for plan in self._plans.values():
+            for key, calls in plan.tally.items():
+                counts[key] += calls * plan.runs
+        names = list(dict.fromkeys([*self._contracts, *self.kernels]))
+        return [state for name in names for state in self._states_of(name, counts)]
+
+    def _states_of(self, name: str, counts: Counter[tuple[str, Kernel | None, str]]) -> Iterable[KernelState]:
+        mine = {key: calls for key, calls in counts.items() if key[0] == name and calls}
+        by_incumbent = {reason: calls for (_, kernel, reason), calls in mine.items() if kernel is None}
+        fallbacks = {reason: calls for reason, calls in by_incumbent.items() if reason}
+        total = sum(by_incumbent.values())
+        if name not in self.kernels:
+            yield KernelState(definition=name, state="incumbent-only", incumbent_calls=total)
+        for kernel in self.kernels.get(name, ()):
+            state: Literal["live", "disabled", "failed"] = "disabled" if name in self.disabled else "live"
+            yield KernelState(
+                definition=name,
+                state="failed" if kernel.failure else state,
+                candidate=kernel.digest,
+                binary=kernel.binary,
+                author=kernel.candidate.author,
+                hits=mine.get((name, kernel, ""), 0),
+                fallbacks=fallbacks,
+                incumbent_calls=total,
+                reason=kernel.failure,
+            )
+
+    def _extra_key(self, num_seqs: int, blocks: int) -> tuple[int, ...]:
+        # beyond (phase, tokens) a plan depends on these only where a kernel's proven range names them
+        named = {axis for kernels in self.kernels.values() for kernel in kernels for axis in kernel.candidate.ranges}
+        return tuple(v for names, v in (({"B", "B1"}, num_seqs), ({"MB"}, blocks)) if names & named)
+
+    def _build(self, phase: Phase, tokens: int, rows: int, num_seqs: int, blocks: int) -> Plan:
+        axes = {"B": num_seqs, "B1": num_seqs + 1, "MB": blocks, "P": self.weights.max_positions}
+        if self.caches:
+            axes["PAGES"] = self.caches[0][0].shape[0]
+        plan = Plan(layers=[], head=[], tally=Counter())
+        last = self.weights.config.num_layers
+        for layer in range(last):
+            k, v = self.caches[layer]
+            calls = LayerCalls(k_cache=k, v_cache=v)
+            for region, ops in REGIONS.items():
+                for slot in self._slots(layer, region, ops, phase, {**axes, "T": tokens}, plan):
+                    setattr(calls, slot, self._call(layer, slot, phase, tokens, {**axes, "T": tokens}, plan))
+            plan.layers.append(calls)
+        if rows:
+            plan.head = [self._call(last, slot, phase, rows, {**axes, "T": rows}, plan) for slot in HEAD_OPS]
+        return plan
+
+    def _slots(
+        self, layer: int, region: str, ops: tuple[str, ...], phase: Phase, axes: dict[str, int], plan: Plan
+    ) -> tuple[str, ...]:
+        """Return what to call for a region: itself when a kernel of it is live in this bucket, else its ops."""
+        definition = self._definitions[layer].get(region)
+        if definition is None:
+            return ops
+        choice = self._choose(definition.name, axes)
+        if region == "attention_block" and phase == "prefill" and definition.name in self.kernels:
+            choice = _Choice(None, "decode only")
+        if choice.kernel is not None:
+            return (region,)
+        if choice.reason:
+            plan.tally[(definition.name, None, choice.reason)] += 1
+        return ops
+
+    def _call(self, layer: int, slot: str, phase: Phase, tokens: int, axes: dict[str, int], plan: Plan) -> Call:
+        key = f"{phase}_attention" if slot == "attention" else slot
+        definition = self._definitions[layer][key]
+        choice = self._choose(definition.name, axes)
+        plan.tally[(definition.name, choice.kernel, choice.reason)] += 1
+        return self._wrapped(self._bind(layer, key, choice.kernel), definition, phase, tokens, layer)
+
+    def _wrapped(self, bound: BoundSlot, definition: Definition, phase: Phase, tokens: int, layer: int) -> Call:
+        if self._wrap is None:
+            return bound.call
+        return self._wrap(CallSite(definition, self._contracts[definition.name], phase, tokens, layer), bound)
+
+    def _choose(self, name: str, axes: dict[str, int]) -> _Choice:
+        kernels = self.kernels.get(name)
+        if not kernels:
+            return _Choice(None)
+        if name in self.disabled:
+            return _Choice(None, "disabled")
+        sound = [kernel for kernel in kernels if not kernel.failure]
+        covering = next((kernel for kernel in sound if kernel.candidate.covers(axes)), None)
+        return _Choice(covering, "" if covering else "out of range" if sound else "failed")
+
+    def _bind(self, layer: int, slot: str, kernel: Kernel | None) -> BoundSlot:
+        key = (layer, slot, kernel.digest if kernel else "")
+        if key not in self._bound:
+            implementation = kernel.implementation if kernel else self._incumbent(self._definitions[layer][slot])
+            assert implementation is not None  # a failed kernel is never chosen
+            self._bound[key] = implementation.bind(self.weights.slot(layer, slot))
+        return self._bound[key]
+
+    def _incumbent(self, definition: Definition) -> Implementation:
+        if definition.name not in self._incumbents:
+            candidate = op_of(definition).incumbent(definition)
+            self._incumbents[definition.name] = load_implementation(
+                candidate, None, definition, self._contracts[definition.name]
+            )
+        return self._incumbents[definition.name]
+
+    def _places(self, name: str) -> Iterable[tuple[int, str]]:
+        for layer, table in enumerate(self._definitions):
+            for slot, definition in table.items():
+                if definition.name == name:
+                    yield layer, slot

@@ -1,0 +1,226 @@
+"""LLMEngine: the embedded engine in process. Requests go in, tokens come out one step at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kernelwright.engine.blocks import BlockManager, pages_for
+from kernelwright.engine.checks import check_kernel
+from kernelwright.engine.config import PAGE_SIZE, ModelConfig, engine_config, read_config
+from kernelwright.engine.dispatch import Dispatch, KernelState, LoadedKernel, Wrap
+from kernelwright.engine.gguf import read_gguf
+from kernelwright.engine.llama import LlamaWeights
+from kernelwright.engine.profiling import StepProfiler
+from kernelwright.engine.runner import ModelRunner, make_caches
+from kernelwright.engine.sampler import Sampled, sample
+from kernelwright.engine.scheduler import Batch, Scheduler
+from kernelwright.engine.score import ForcedSequence, Row, score_decode, score_prefill
+from kernelwright.engine.sequence import FinishReason, SamplingParams, StepOutput
+from kernelwright.engine.sequence import Sequence as Request
+from kernelwright.engine.tokenizer import Tokenizer, build_tokenizer
+from kernelwright.profiles.errors import BrokenInput, WrongUse
+from kernelwright.profiles.profile import Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class LLMEngine:
+    """Engine over one GGUF file; not thread-safe: one thread calls everything.
+
+    `packs` are the kernels to serve with, `disable` names definitions to leave to the incumbent. Raises BrokenInput
+    when the file cannot be used and WrongUse on a bad configuration or a `disable` that names nothing.
+    """
+
+    def __init__(
+        self,
+        model_path: Path,
+        packs: Iterable[LoadedKernel] = (),
+        threads: int | None = None,
+        max_num_seqs: int = 16,
+        num_pages: int = 1024,
+        token_budget: int = 2048,
+        disable: Iterable[str] = (),
+    ) -> None:
+        self.engine_config = engine_config(
+            max_num_seqs=max_num_seqs, num_pages=num_pages, token_budget=token_budget, threads=threads
+        )
+        if threads is not None:
+            torch.set_num_threads(threads)
+        file = read_gguf(Path(model_path))
+        embedding = file.tensors.get("token_embd.weight")
+        if embedding is None:
+            raise BrokenInput(f"{model_path} holds no token embedding", "Give the path of a language model")
+        self.model_path = Path(model_path)
+        self.config: ModelConfig = read_config(self.model_path, file.metadata, embedding.num_rows)
+        self.tokenizer: Tokenizer = build_tokenizer(file.metadata)
+        self.max_model_len = min(self.config.context_length, num_pages * PAGE_SIZE)
+        weights = LlamaWeights(file, self.config, self.max_model_len)
+        self.dispatch = Dispatch(weights, make_caches(self.config, num_pages))
+        self._blocks = BlockManager(num_pages)
+        self._scheduler = Scheduler(self._blocks, max_num_seqs, token_budget)
+        self._runner = ModelRunner(weights, self.dispatch)
+        self._profiler = StepProfiler()
+        self._requests: dict[str, Request] = {}
+        self._steps: dict[Phase, int] = {"prefill": 0, "decode": 0}
+        self._generated = 0
+        for loaded in packs:
+            self.dispatch.add(loaded)
+        self.disable(disable)
+
+    def disable(self, definitions: Iterable[str]) -> None:
+        """Leave `definitions` to the incumbent, and only those. Raises WrongUse on a name this model does not have."""
+        names = set(definitions)
+        known = {state.definition for state in self.dispatch.states()}
+        if names - known:
+            raise WrongUse(
+                f"no such definition: {', '.join(sorted(names - known))}", f"Known: {', '.join(sorted(known))}"
+            )
+        self.dispatch.disabled = names
+        self.dispatch.forget_plans()
+
+    def check_kernels(self) -> list[KernelState]:
+        """Check every pack kernel against its reference at the ends of its ranges; one that fails is switched off.
+
+        Returns the states of those that failed, with the reason. The engine is healthy once this has returned: what the
+        first requests need has been dequantised, too.
+        """
+        most = {"decode": self.engine_config.max_num_seqs, "prefill": self.engine_config.token_budget}
+        for name, kernels in self.dispatch.kernels.items():
+            for kernel in kernels:
+                if not kernel.failure:
+                    contract = self.dispatch.contract(name)
+                    kernel.failure = check_kernel(kernel, self.dispatch.definition(name), contract, most)
+        self.dispatch.forget_plans()
+        self.dispatch.plan("prefill", 2, 1, 1, 1)
+        self.dispatch.plan("decode", 1, 1, 1, 1)
+        return [state for state in self.dispatch.states() if state.state == "failed"]
+
+    def add_request(self, request_id: str, token_ids: Sequence[int], params: SamplingParams) -> None:
+        """Queue a prompt. Raises WrongUse when it is empty, too long for the context, or its name is taken."""
+        if request_id in self._requests:
+            raise WrongUse(f"request {request_id!r} is running already", "Use another id")
+        self._check_tokens(token_ids, self.max_model_len - 1)
+        request = Request(request_id, list(token_ids), len(token_ids), params)
+        self._requests[request_id] = request
+        self._scheduler.add(request)
+
+    def has_work(self) -> bool:
+        """Return whether a request is waiting or running."""
+        return bool(self._requests)
+
+    def step(self) -> list[StepOutput]:
+        """Run one step; return a token for each sequence that got one. Empty when there is nothing to do."""
+        batch = self._scheduler.schedule()
+        if batch is None:
+            return []
+        with self._profiler.step(batch):
+            logits = self._runner.run(batch)
+            self._steps[batch.phase] += 1
+            finished = [request for request in batch.sequences if request.num_pending == 0]
+            if not finished:
+                return []
+            sampled = sample(logits, finished)
+            return [self._append(request, s) for request, s in zip(finished, sampled, strict=True)]
+
+    def abort(self, request_id: str) -> None:
+        """Drop a request; does nothing when it has ended already."""
+        request = self._requests.pop(request_id, None)
+        if request is not None:
+            self._scheduler.remove(request)
+
+    def score(self, sequences: Sequence[ForcedSequence], phase: Phase) -> Iterator[Row]:
+        """Yield (sequence, position, logits [vocab] float32) for forced tokens, without sampling.
+
+        `prefill`: the logits after each prompt token, position counting from the prompt's start. `decode`: prompts are
+        prefilled, then all sequences take their forced tokens together, one per step, through the decode path; the
+        logits after each forced token are given, its position counted from the prompt's start. Raises WrongUse at once
+        when a sequence is empty or too long, or the cache has no room for all of them.
+        """
+        if phase not in ("decode", "prefill"):
+            raise WrongUse(f"unknown phase {phase!r}", "Use decode or prefill")
+        lengths = [len(s.prompt) + (len(s.forced) if phase == "decode" else 0) for s in sequences]
+        for sequence in sequences:
+            self._check_tokens([*sequence.prompt, *sequence.forced], self.max_model_len)
+            self._check_tokens(sequence.prompt, self.max_model_len)
+        needed = sum(map(pages_for, lengths)) if phase == "decode" else max(map(pages_for, lengths), default=0)
+        if needed > self._blocks.num_free:
+            remedy = "Score fewer or shorter sequences at once"
+            raise WrongUse(f"scoring needs {needed} cache pages and {self._blocks.num_free} are free", remedy)
+        run = score_decode if phase == "decode" else score_prefill
+        return run(sequences, self._run_scored, self._blocks, self.engine_config.token_budget)
+
+    def kernels(self) -> list[KernelState]:
+        """Return what became of every definition and pack kernel, with hits and fallbacks so far."""
+        return self.dispatch.states()
+
+    def start_profile(self, path: Path) -> None:
+        """Profile the steps from now on; `stop_profile` writes the trace to `path`. Raises WrongUse when one runs."""
+        self._profiler.start(Path(path))
+        self.dispatch.set_wrap(self._profiler.wrap)
+
+    def stop_profile(self) -> Path:
+        """Stop the profiler, write the trace (Chrome trace JSON), return its path. Raises WrongUse when none runs."""
+        self.dispatch.set_wrap(None)
+        return self._profiler.stop()
+
+    def set_wrap(self, wrap: Wrap | None) -> None:
+        """Wrap every slot call (see Dispatch.set_wrap); None ends it."""
+        self.dispatch.set_wrap(wrap)
+
+    def stats(self) -> dict[str, Any]:
+        """Return counters and the configuration that numbers depend on."""
+        return {
+            "model": self.config.name,
+            "running": len(self._scheduler.running),
+            "waiting": len(self._scheduler.waiting),
+            "pages_free": self._blocks.num_free,
+            "pages_total": self._blocks.num_pages,
+            "steps": dict(self._steps),
+            "generated_tokens": self._generated,
+            "preemptions": self._scheduler.num_preemptions,
+            "max_model_len": self.max_model_len,
+            "max_num_seqs": self.engine_config.max_num_seqs,
+            "token_budget": self.engine_config.token_budget,
+            "threads": torch.get_num_threads(),
+            "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
+            "torch": torch.__version__,
+        }
+
+    def _append(self, request: Request, sampled: Sampled) -> StepOutput:
+        reason: FinishReason | None = "error"
+        if sampled.token_id is not None:
+            request.token_ids.append(sampled.token_id)
+            self._generated += 1
+            reason = self._finish_reason(request, sampled.token_id)
+        if reason is not None:
+            del self._requests[request.request_id]
+            self._scheduler.remove(request)
+        return StepOutput(request.request_id, sampled.token_id, reason, sampled.logprob)
+
+    def _finish_reason(self, request: Request, token_id: int) -> FinishReason | None:
+        params = request.params
+        if token_id in params.stop_token_ids or (token_id in self.tokenizer.eos_ids and not params.ignore_eos):
+            return "stop"
+        # the last token needs no place in the cache, it is never fed back
+        full = request.num_generated >= params.max_tokens or request.num_tokens >= self.max_model_len
+        return "length" if full else None
+
+    def _run_scored(self, batch: Batch, all_rows: bool) -> torch.Tensor:
+        with self._profiler.step(batch):
+            self._steps[batch.phase] += 1
+            return self._runner.run(batch, all_rows)
+
+    def _check_tokens(self, token_ids: Sequence[int], most: int) -> None:
+        if not token_ids:
+            raise WrongUse("the prompt is empty", "Give at least one token")
+        if len(token_ids) > most:
+            context = f"the context holds {self.max_model_len} tokens"
+            raise WrongUse(f"{len(token_ids)} tokens are too many, {context}", "Shorten the prompt")
+        if not (0 <= min(token_ids) and max(token_ids) < self.config.vocab):
+            raise WrongUse(f"a token id is outside 0..{self.config.vocab - 1}", "Use this model's tokenizer")
