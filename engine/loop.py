@@ -74,6 +74,7 @@ class EngineLoop:
                 self._step()
             elif self._score is not None and self._score.credit > 0:
                 self._send_row(self._score)
+            self._admit()  # what has just ended may have been all that the next one waited for
 
     def _has_work(self) -> bool:
         scores = self._score is not None and self._score.credit > 0

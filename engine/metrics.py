@@ -105,14 +105,20 @@ class _EngineCollector(Collector):
 
 
 def _kernel_metrics(answer: dict[str, Any]) -> Iterable[Metric]:
-    hits = CounterMetricFamily(_PREFIX + "kernel_hits", "Calls served by a kernel.", labels=["definition"])
-    fallbacks = CounterMetricFamily(
-        _PREFIX + "kernel_fallbacks", "Calls served by the incumbent.", labels=["definition", "reason"]
+    hits = CounterMetricFamily(
+        _PREFIX + "kernel_hits", "Slot calls served by a pack's kernel.", labels=["definition", "candidate"]
     )
+    fallbacks = CounterMetricFamily(
+        _PREFIX + "kernel_fallbacks", "Slot calls served by the incumbent all the same.", labels=["definition", "reason"]
+    )
+    # Kernels of one definition share their fallbacks: the call that none of them took counts once.
+    reasons: dict[tuple[str, str], int] = {}
     for kernel in answer["kernels"]:
-        hits.add_metric([kernel["definition"]], kernel["hits"])
-        for reason, count in kernel["fallbacks"].items():
-            fallbacks.add_metric([kernel["definition"], reason], count)
+        if kernel["candidate"] is not None:
+            hits.add_metric([kernel["definition"], kernel["candidate"][:12]], kernel["hits"])
+        reasons |= {(kernel["definition"], reason): count for reason, count in kernel["fallbacks"].items()}
+    for labels, count in reasons.items():
+        fallbacks.add_metric(list(labels), count)
     resident = GaugeMetricFamily(_PREFIX + "engine_resident_memory_bytes", "Resident memory of the engine process.")
     resident.add_metric([], answer["resident_bytes"])
     return hits, fallbacks, resident
