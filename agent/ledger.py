@@ -148,6 +148,16 @@ class Ledger:
             finally:
                 self._depth -= 1
 
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[int]:
+        """Let a reader's block see one state of the tables; yields a number that changes when another wrote."""
+        with self._mutex, explained(self._path):
+            self._connection.execute("BEGIN")
+            try:
+                yield int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+            finally:
+                self._connection.execute("ROLLBACK")
+
     # session
 
     @property

@@ -1,0 +1,137 @@
+"""AttemptsPane: every attempt, filtered by outcome; the verdict beside the list where there is room."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import DataTable, Static
+
+from kernelwright.agent.ledger import Attempt
+from kernelwright.tui.palette import DIM, FAINT, OUTCOMES, TEXT
+from kernelwright.tui.view import SessionView, outcome_of
+from kernelwright.tui.widgets.quiet_table import QuietTable, Row
+from kernelwright.tui.widgets.verdict_card import VerdictCard
+from kernelwright.tui.words import span, times
+
+_ORDERS = ("newest first", "fastest first")
+
+
+class AttemptsPane(Vertical):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "filter(1)", "Filter"),
+        Binding("F", "filter(-1)", "Filter back", show=False),
+        Binding("o", "order", "Order"),
+    ]
+
+    class Highlighted(Message):
+        """The cursor stands on another attempt; its verdict goes to the card."""
+
+        def __init__(self, attempt: Attempt) -> None:
+            super().__init__()
+            self.attempt = attempt
+
+    class Opened(Message):
+        """Enter on an attempt; `attempts` are those in the list, in its order."""
+
+        def __init__(self, attempts: tuple[Attempt, ...], at: int) -> None:
+            super().__init__()
+            self.attempts, self.at = attempts, at
+
+    view: SessionView | None = None
+    outcome: str = "all"
+    order: str = _ORDERS[0]
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="filter")
+        with Horizontal():
+            yield QuietTable(id="attempts")
+            with VerticalScroll(id="verdict-panel", can_focus=False):
+                yield VerdictCard()
+
+    def show(self, view: SessionView) -> None:
+        """Draw this state of the session from now on."""
+        self.view = view
+        self._fill()
+
+    def shown(self) -> list[Attempt]:
+        """Return the attempts in the list, in its order."""
+        attempts = list(self.view.attempts) if self.view else []
+        picked = [a for a in attempts if self.outcome in ("all", outcome_of(a))]
+        if self.order == _ORDERS[0]:
+            return sorted(picked, key=lambda a: (a.started_at, a.id), reverse=True)
+        return sorted(picked, key=lambda a: a.ratio or 0.0, reverse=True)
+
+    def action_filter(self, direction: int) -> None:
+        choices = ["all", *_present(self.view)]
+        at = choices.index(self.outcome) if self.outcome in choices else 0
+        self.outcome = choices[(at + direction) % len(choices)]
+        self._fill()
+
+    def action_order(self) -> None:
+        self.order = _ORDERS[1 - _ORDERS.index(self.order)]
+        self._fill()
+
+    def on_data_table_row_highlighted(self, event: DataTable.RowHighlighted) -> None:
+        found = [a for a in self.shown() if str(a.id) == event.row_key.value]
+        if found:
+            self.post_message(self.Highlighted(found[0]))
+
+    def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
+        shown = self.shown()
+        at = next((n for n, a in enumerate(shown) if str(a.id) == event.row_key.value), None)
+        if at is not None:
+            self.post_message(self.Opened(tuple(shown), at))
+
+    def on_resize(self, event: events.Resize) -> None:
+        if self.view is not None:
+            self._fill()
+
+    def _fill(self) -> None:
+        table = self.query_one(QuietTable)
+        wide = self.app.size.width >= 140
+        shown = self.shown()
+        columns = ("#", "definition", "author", "phase", "outcome", " ratio", *(("interval",) if wide else ()))
+        table.fill(columns, [_row(attempt, wide) for attempt in shown])
+        self.query_one("#filter", Static).update(_filter_line(self.view, self.outcome, self.order))
+        if not shown:
+            self.query_one(VerdictCard).show(None)
+
+
+def _present(view: SessionView | None) -> list[str]:
+    counts = view.outcomes() if view else {}
+    return [outcome for outcome in OUTCOMES if outcome in counts]
+
+
+def _filter_line(view: SessionView | None, chosen: str, order: str) -> Text:
+    counts = view.outcomes() if view else {}
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for outcome in ["all", *_present(view)]:
+        number = sum(counts.values()) if outcome == "all" else counts[outcome]
+        colour = OUTCOMES.get(outcome, TEXT)
+        line.append(outcome, f"{colour} bold underline" if outcome == chosen else colour)
+        line.append(f" {number}  ", DIM)
+    return line.append(order, FAINT)
+
+
+def _row(attempt: Attempt, wide: bool) -> Row:
+    outcome = outcome_of(attempt)
+    colour = OUTCOMES.get(outcome, TEXT)
+    cells = [
+        Text(str(attempt.id), FAINT),
+        Text(_shorten(attempt.definition, 28), TEXT),
+        Text(_shorten(attempt.author, 30 if wide else 14), DIM),
+        Text(attempt.phase, TEXT if attempt.phase == "confirm" else DIM),
+        Text(outcome, colour),
+        Text(times(attempt.ratio) if attempt.ratio else "", colour, justify="right"),
+    ]
+    return str(attempt.id), [*cells, Text(span(attempt.low, attempt.high), DIM)] if wide else cells
+
+
+def _shorten(name: str, most: int) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"

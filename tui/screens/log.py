@@ -1,0 +1,65 @@
+"""LogPane: the facts in their order; follows the newest unless scrolled up."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import RichLog, Static
+
+from kernelwright.agent import events as e
+from kernelwright.tui.palette import DIM, FAINT, GREEN, OUTCOMES, RED, TEXT
+from kernelwright.tui.view import SessionView
+from kernelwright.tui.words import sentence
+
+
+class LogPane(Vertical):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("p", "progress", "Progress lines")]
+
+    view: SessionView | None = None
+    progress_shown: bool = False
+    _written: int = 0
+
+    def compose(self) -> ComposeResult:
+        yield RichLog(wrap=False, min_width=40, id="log")
+        yield Static(id="log-note")
+
+    def show(self, view: SessionView) -> None:
+        """Write the events that came since last time."""
+        self.view = view
+        log = self.query_one(RichLog)
+        at_end = log.is_vertical_scroll_end
+        for seq, event in view.events:
+            if seq > self._written and (self.progress_shown or not isinstance(event, e.ProgressMade)):
+                log.write(log_line(event), scroll_end=at_end)
+        self._written = view.seq
+        hidden = sum(isinstance(event, e.ProgressMade) for _, event in view.events)
+        words = f"{len(view.events)} events" + ("" if self.progress_shown else f", {hidden} of progress not shown")
+        self.query_one("#log-note", Static).update(Text(words, FAINT))
+
+    def action_progress(self) -> None:
+        self.progress_shown = not self.progress_shown
+        self.query_one(RichLog).clear()
+        self._written = 0
+        if self.view is not None:
+            self.show(self.view)
+
+
+def log_line(event: e.Event) -> Text:
+    """Return one line: local time, what happened, and its particulars."""
+    colour = TEXT
+    if isinstance(event, e.CandidateJudged):
+        colour = OUTCOMES[event.outcome]
+    elif isinstance(event, e.KernelAccepted | e.PatchCommitted) or (isinstance(event, e.GateFinished) and event.passed):
+        colour = GREEN
+    elif isinstance(event, e.GateFinished):
+        colour = RED
+    what = re.sub(r"(?<!^)(?=[A-Z])", " ", event.kind).capitalize()
+    return Text.assemble(
+        (time.strftime("%H:%M:%S  ", time.localtime(event.at)), FAINT), (what.ljust(19), colour), (sentence(event), DIM)
+    )

@@ -1,0 +1,135 @@
+"""EngineCard: the gate's evidence. Speed over HTTP, fidelity against its limits, and which kernels were hit."""
+
+from __future__ import annotations
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kernelwright.tui.palette import ACCENT, DIM, FAINT, GREEN, RED, TEXT, YELLOW
+from kernelwright.tui.plots import block
+from kernelwright.tui.view import Fidelity, GateView, SessionView, Speed
+from kernelwright.tui.widgets.headline import colour_of, speed_plot
+from kernelwright.tui.widgets.view_widget import ViewWidget
+from kernelwright.tui.words import percent, size, span, times, tiny
+
+# Limits of the gate for an fp32 engine, docs/architecture.md: pass up to max(1e-8, 4 x null), refuse above 1e-6.
+KLD_FLOOR, KLD_NULLS, KLD_REFUSE, TOP1_LEAST = 1e-8, 4.0, 1e-6, 0.9999
+
+
+class EngineCard(ViewWidget):
+    def draw(self, view: SessionView, width: int) -> RenderableType:
+        gate = view.gate
+        if not gate.speed and not gate.fidelity:
+            return Group(_decision(gate), Text("The gate starts when every target was tried or the time is up.", DIM))
+        parts: list[RenderableType] = [_decision(gate)]
+        for phase, speed in gate.speed.items():
+            compiled = gate.compiled_tok_s if phase == "decode" else None
+            parts += [Text(""), _speed(phase, speed, compiled, width)]
+        if gate.fidelity:
+            parts += [Text(""), _fidelity(gate.fidelity)]
+        if gate.accepted:
+            parts += [Text(""), _kernels(gate, width)]
+        return Group(*parts)
+
+
+def _decision(gate: GateView) -> Text:
+    if gate.passed is None:
+        return Text("Gate  not finished", DIM)
+    line = Text.assemble(("Gate  ", f"bold {TEXT}"), ("passed", GREEN) if gate.passed else ("refused", RED))
+    if gate.reason:
+        line.append(f"  {gate.reason}", TEXT)
+    if gate.commit:
+        line.append(f"  {gate.branch} at {gate.commit[:12]}", DIM)
+    return line
+
+
+def _speed(phase: str, speed: Speed, compiled: float | None, width: int) -> RenderableType:
+    head = Text.assemble(
+        (phase.ljust(10), f"bold {TEXT}"), (times(speed.ratio), f"bold {colour_of(speed)}"),
+        (f" {span(*(speed.interval or (None, None)))}  ", DIM), speed_plot(speed, max(12, min(36, width - 52))),
+        (f"  n {speed.n}, {speed.launches} launches" if speed.n is not None else "", DIM),
+    )  # fmt: skip
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=13)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    rows = [
+        ("incumbent", speed.incumbent_tok_s, DIM),
+        ("torch.compile", compiled, DIM),
+        ("patched", speed.patched_tok_s, colour_of(speed)),
+    ]
+    most = max((value for _, value, _ in rows if value), default=0.0)
+    for name, value, colour in rows:
+        if value:
+            table.add_row(
+                Text(name, DIM),
+                Text(f"{value:.1f} tok/s", TEXT),
+                block(value / most, max(10, min(60, width - 36)), colour),
+            )
+    return Group(head, table)
+
+
+def _fidelity(fidelity: dict[str, Fidelity]) -> RenderableType:
+    table = Table.grid(padding=(0, 3, 0, 0))
+    table.add_column(width=14)
+    for _ in fidelity:
+        table.add_column(justify="right", no_wrap=True, min_width=9)
+    table.add_column(no_wrap=True)
+    records = list(fidelity.values())
+    table.add_row(Text("fidelity", f"bold {TEXT}"), *(Text(phase, DIM) for phase in fidelity), Text("limit", DIM))
+    limit = " / ".join(f"≤ {tiny(kld_limit(record))}" for record in records)
+    rows = [
+        (
+            "mean KLD",
+            [Text(tiny(r.mean_kld), _kld_colour(r)) for r in records],
+            f"{limit}, the larger of 1e-8 and 4 × null",
+        ),
+        ("null KLD", [Text(tiny(r.null_kld), TEXT) for r in records], ""),
+        ("p99.9 KLD", [Text(tiny(r.p999_kld), TEXT) for r in records], ""),
+        ("top-1", [Text(percent(r.top1, 3), _top1_colour(r)) for r in records], "≥ 99.99 %"),
+        ("ln PPL ratio", [Text(tiny(r.ln_ppl_ratio), TEXT) for r in records], ""),
+        ("tokens", [Text("–" if r.tokens is None else f"{r.tokens:,}", TEXT) for r in records], ""),
+    ]
+    for name, cells, words in rows:
+        table.add_row(Text(name, DIM), *cells, Text(words, FAINT if not words else DIM))
+    return table
+
+
+def kld_limit(record: Fidelity) -> float:
+    """Return the mean KL divergence up to which the gate passes: max(1e-8, 4 × null)."""
+    return max(KLD_FLOOR, KLD_NULLS * (record.null_kld or 0.0))
+
+
+def _kld_colour(record: Fidelity) -> str:
+    if record.mean_kld is None:
+        return DIM
+    if record.mean_kld <= kld_limit(record):
+        return GREEN
+    return RED if record.mean_kld > KLD_REFUSE else YELLOW
+
+
+def _top1_colour(record: Fidelity) -> str:
+    return DIM if record.top1 is None else GREEN if record.top1 >= TOP1_LEAST else RED
+
+
+def _kernels(gate: GateView, width: int) -> RenderableType:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, overflow="ellipsis", min_width=24)
+    for _ in range(2):
+        table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_row(Text("kernels", f"bold {TEXT}"), Text("hits", DIM), Text("alone", DIM), Text("", DIM))
+    for kernel in gate.accepted:
+        hits = kernel.num_hits
+        live = Text("–", DIM) if hits is None else Text(f"{hits:,}", TEXT if hits else RED)
+        interval = span(*(kernel.interval or (None, None)))
+        author = f"  {kernel.author} ({kernel.proposer})" if width >= 90 else ""
+        table.add_row(
+            Text(kernel.definition, TEXT), live, Text(times(kernel.ratio), TEXT), Text(interval + author, DIM)
+        )
+    moved = gate.bytes_per_token
+    if moved:
+        before, after = size(moved.get("incumbent")), size(moved.get("patched"))
+        return Group(table, Text(""), Text.assemble(("bytes per token  ", DIM), (f"{before} → {after}", ACCENT)))
+    return table
