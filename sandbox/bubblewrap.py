@@ -1,8 +1,8 @@
 """Bubblewrap: the default cage on Linux. Own namespaces, own host user (as root), seccomp filter, limits; level L3.
 
-As root the cage first gives up root for a user id nobody else has (a user namespace alone would leave host UID 0) and shows
-the host's paths through a private staging mount, so that an interpreter or checkout below a root-only folder still works.
-A file that is itself unreadable to others is not worked around: it is named, with the remedy.
+As root the cage first gives up root for a user id nobody else has (a user namespace alone would leave host UID 0)
+and shows the host's paths through a private staging mount, so that an interpreter or checkout below a root-only folder
+still works. A file that is itself unreadable to others is not worked around: it is named, with the remedy.
 """
 
 from __future__ import annotations
@@ -153,7 +153,8 @@ def launch_with_plan(
 
 def rlimits(limits: Limits, own_uid: bool) -> dict[str, int]:
     """Return rlimits by name. RLIMIT_DATA bounds private memory (torch reserves address space it never uses);
-    RLIMIT_NPROC counts by user, so it is set only for a user id of the cage's own."""
+    RLIMIT_NPROC counts by user, so it is set only for a user id of the cage's own.
+    """
     found = {
         "RLIMIT_CORE": 0,
         "RLIMIT_FSIZE": limits.file_bytes,

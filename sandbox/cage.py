@@ -1,8 +1,8 @@
 """Cage: what holds untrusted code. One protocol; `bubblewrap` and `process` implement it.
 
 A cage starts a command with an allow-listed view of the machine: read-only system directories, the Python environment,
-the named kernelwright packages (at `SOURCE_ROOT`, on PYTHONPATH), the binds asked for, a private scratch at /tmp, and the
-open descriptors asked for. Nothing else of the caller crosses.
+the named kernelwright packages (at `SOURCE_ROOT`, on PYTHONPATH), the binds asked for, a private scratch at /tmp, and
+the open descriptors asked for. Nothing else of the caller crosses.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Cage(Protocol):
         ro_binds: Sequence[Bind] = (),
         rw_binds: Sequence[Bind] = (),
         env: Mapping[str, str] | None = None,
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: Limits = Limits(),
         packages: Sequence[str] = RUNNER_PACKAGES,
         stdout: int | IO[bytes] | None = None,
         stderr: int | IO[bytes] | None = None,

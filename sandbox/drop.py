@@ -1,9 +1,9 @@
 """The last trusted step before a cage: join the cgroup, stage the mounts, set rlimits, give up the user, exec.
 
-Run as a plain script (`python -I -S drop.py PLAN`), so that it starts in milliseconds and shares no thread with anybody.
-PLAN is JSON: `argv`, `env`, `rlimits` {name: value}, `cgroup_procs` [file], and as root also `uid`, `stage` (folder) and
-`binds` [[source, name]]: each source is shown under `stage` in a private mount namespace, because the new user may not be
-able to walk to it (an interpreter below a root-only home, say).
+Run as a plain script (`python -I -S drop.py PLAN`), so that it starts in milliseconds and shares no thread with
+anybody. PLAN is JSON: `argv`, `env`, `rlimits` {name: value}, `cgroup_procs` [file], and as root also `uid`, `stage`
+(folder) and `binds` [[source, name]]: each source is shown under `stage` in a private mount namespace, because the new
+user may not be able to walk to it (an interpreter below a root-only home, say).
 """
 
 from __future__ import annotations

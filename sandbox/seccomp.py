@@ -1,7 +1,8 @@
 """The seccomp filter of a cage, as the bytes of a classic BPF program.
 
-Source: seccomp(2), <linux/filter.h>; numbers from the kernel's syscall tables. Default allow: Python and torch need a wide
-surface, so what reaches other processes, the kernel's configuration, the network or the scheduler is refused by name.
+Source: seccomp(2), <linux/filter.h>; numbers from the kernel's syscall tables. Default allow: Python and torch need a
+wide surface, so what reaches other processes, the kernel's configuration, the network or the scheduler is refused.
+Each refusal is by name.
 """
 
 from __future__ import annotations

@@ -1,0 +1,140 @@
+"""Judge: fp64 truth for a case and what the gates say about two arms' results. Loads no candidate code.
+
+The reference is the definition's own source, run on float64 casts of the very inputs the runners were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.kernels.problem import Problem
+from kernelwright.sandbox.cases import Case
+from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.draw import Tensors
+from kernelwright.sandbox.exchange import Answer
+from kernelwright.sandbox.fidelity import Finding, judge_output
+from kernelwright.sandbox.verdict import Correctness, Evaluation, Status
+
+if TYPE_CHECKING:
+    import torch
+
+TROUBLE = {
+    "late": "it went on writing after it had said it was done",
+    "guard": "it wrote outside its outputs",
+    "unwritten": "it left part of its outputs unwritten",
+    "inputs": "it wrote to its inputs",
+}
+GATE = {
+    "non-finite values": "NaN or infinity where there should be none, or none where there should be",
+    "exact case": "its results are wrong",
+    "error against the incumbent": "its results are wrong or less precise than allowed",
+    "error in one slice": "part of its results is wrong or less precise than allowed",
+    "a-priori bound": "its results are less precise than allowed",
+    "integers differ": "its results are wrong",
+    "tolerance": "its results are wrong",
+}
+
+
+class Judge:
+    """Holds the problem and the weight sets (as stored), by slot."""
+
+    def __init__(self, problem: Problem, weights: list[dict[str, torch.Tensor]], controls: Controls) -> None:
+        self._problem = problem
+        self._weights = weights
+        self._controls = controls
+        self._dense: dict[int, torch.Tensor] = {}
+        namespace: dict[str, Any] = {}
+        exec(
+            compile(problem.definition.reference, "reference.py", "exec"), namespace
+        )  # posed by us, not by a candidate
+        self._reference = namespace["run"]
+
+    def exact(self, slot: int, tensors: Tensors) -> dict[str, torch.Tensor]:
+        """Return the outputs by name in float64 (integers as they are)."""
+        import torch
+
+        given = {**self._weights[slot], **tensors}
+        cast = {n: _double(given[n]) for n in self._problem.definition.inputs}
+        with torch.inference_mode():
+            results = self._reference(**cast)
+        return dict(zip(self._problem.definition.outputs, results, strict=True))
+
+    def judge(self, case: Case, tensors: Tensors, incumbent: Answer, candidate: Answer) -> tuple[Evaluation, str]:
+        """Return the evaluation of one case and a coarse reason, '' when it passed."""
+        if candidate.trouble:
+            return Evaluation(workload=case.name, status="RUNTIME_ERROR"), TROUBLE[candidate.trouble]
+        exact = self.exact(case.slot, tensors)
+        magnitude = self._magnitude(case.slot, tensors)
+        findings = {}
+        for name in self._problem.definition.outputs:
+            arguments = (candidate.results[name], incumbent.results[name], exact[name])
+            if not self._controls.check_every_row:
+                arguments = tuple(a[:1] for a in arguments)  # type: ignore[assignment]
+            findings[name] = self._judge_one(case, arguments, magnitude)
+        failed = next((f.failed for f in findings.values() if f.failed), "")
+        status: Status = "INCORRECT_NUMERICAL" if failed else "PASSED"
+        evaluation = Evaluation(workload=case.name, status=status, correctness=_correctness(findings))
+        return evaluation, GATE[failed] if failed else ""
+
+    def _judge_one(
+        self, case: Case, arguments: tuple[torch.Tensor, torch.Tensor, torch.Tensor], magnitude: torch.Tensor | None
+    ) -> Finding:
+        result, incumbent, exact = arguments
+        if magnitude is not None:
+            magnitude = magnitude[: result.shape[0]]
+        finding = judge_output(
+            result, incumbent, exact, magnitude=magnitude, zero_mean=case.zero_mean, bit_exact=case.bit_exact
+        )
+        if self._controls.relative_gate or not result.dtype.is_floating_point:
+            return finding
+        return _loosely(result, exact, finding)
+
+    def _magnitude(self, slot: int, tensors: Tensors) -> torch.Tensor | None:
+        """Return |x||W| in float64 for a linear op; W is read off the reference itself, by feeding it the identity."""
+        import torch
+
+        contract = self._problem.contract
+        if not contract.linear:
+            return None
+        (name,) = [n for n in self._problem.definition.inputs if n not in contract.weights]
+        x = tensors[name]
+        assert isinstance(x, torch.Tensor)
+        if slot not in self._dense:
+            identity = torch.eye(x.shape[-1], dtype=torch.float64)
+            (dense,) = self.exact(slot, {name: identity}).values()
+            self._dense = {slot: dense.abs()}  # one at a time: an output head is large in fp64
+        return x.double().abs() @ self._dense[slot]
+
+
+def _double(value: torch.Tensor | float) -> torch.Tensor | float:
+    import torch
+
+    if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+        return value.to(torch.float64)
+    return value
+
+
+def _loosely(result: torch.Tensor, exact: torch.Tensor, finding: Finding) -> Finding:
+    import torch
+
+    close = torch.allclose(result.double(), exact.double(), rtol=1e-2, atol=1e-2, equal_nan=True)
+    return Finding("" if close else "tolerance", finding.errors, finding.max_ratio, finding.rms_ratio)
+
+
+def _correctness(findings: Mapping[str, Finding]) -> Correctness:
+    extra = {
+        name: {
+            "rms": f.errors.rms,
+            "bias": f.errors.bias,
+            "max_ratio": f.max_ratio,
+            "rms_ratio": f.rms_ratio,
+            "gate": f.failed,
+        }
+        for name, f in findings.items()
+    }
+    return Correctness(
+        max_relative_error=max(f.errors.max_rel for f in findings.values()),
+        max_absolute_error=max(f.errors.max_abs for f in findings.values()),
+        extra=extra,
+    )

@@ -1,0 +1,153 @@
+"""The untrusted side: loads one candidate and calls it when the doorbell rings. Nothing it says is believed.
+
+Run inside a cage as `python -P -m kernelwright.sandbox.runner JOB_FD`. The job (JSON) names descriptors, places and
+shapes; it holds no seed, phase, tolerance, count, reference or expected value. Protocol, all through the header of
+the input mailbox and two event descriptors:
+
+    runner rings "loaded" once every weight set is bound
+    PLAN  header holds JSON: the calls to come, by place → tensor views are built → ring
+    GO    call each planned slot as the engine does → ring "done" → (incumbent: copy results out, ring "copied")
+
+A native candidate writes its outputs into the mailbox itself. Results of a python candidate are copied before "done".
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.sandbox.mailbox import Place, view_tensor
+
+if TYPE_CHECKING:
+    import torch
+
+    from kernelwright.kernels.load import BoundSlot
+
+HEADER = struct.Struct("<QQ")
+"""opcode, bytes of JSON that follow"""
+HEADER_BYTES = 1 << 18
+PLAN, GO, EXIT = 1, 2, 3
+
+
+class Runner:
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._job = job
+        self._inputs = _map(job["inputs_fd"], writable=False)
+        self._outputs = _map(job["outputs_fd"], writable=True)
+        self._weights = _map(job["weights_fd"], writable=False)
+        self._calls: list[tuple[BoundSlot, list[Any], tuple[torch.Tensor, ...]]] = []
+        self._slots = self._bind()
+
+    def serve(self) -> None:
+        """Answer the doorbell until told to exit."""
+        self._ring()
+        while True:
+            os.eventfd_read(self._job["bell_fd"])
+            opcode, length = HEADER.unpack_from(self._inputs)
+            if opcode == EXIT:
+                return
+            if opcode == PLAN:
+                self._plan(json.loads(self._inputs[HEADER.size : HEADER.size + length]))
+                self._ring()
+            else:
+                self._go()
+
+    def _bind(self) -> list[BoundSlot]:
+        from kernelwright.kernels.candidate import Candidate
+        from kernelwright.kernels.definition import Definition, SlotContract
+        from kernelwright.kernels.load import load_implementation
+
+        candidate = Candidate.model_validate(self._job["candidate"])
+        definition = Definition.model_validate(self._job["definition"])
+        contract = SlotContract.model_validate(self._job["contract"])
+        implementation = load_implementation(candidate, _binary_path(self._job["binary_fd"]), definition, contract)
+        self._native = candidate.language != "python"
+        return [implementation.bind(_views(self._weights, weights)) for weights in self._job["weight_sets"]]
+
+    def _plan(self, plan: dict[str, Any]) -> None:
+        import torch
+
+        if plan["threads"] != torch.get_num_threads():
+            torch.set_num_threads(plan["threads"])
+        self._calls = []
+        for call in plan["calls"]:
+            slot = self._slots[call["slot"]]
+            inputs = {
+                **_views(self._inputs, call["inputs"]),
+                **_views(self._outputs, call["aliased"]),
+                **call["scalars"],
+            }
+            outputs = tuple(_views(self._outputs, call["outputs"]).values())
+            self._calls.append((slot, [inputs[name] for name in slot.names], outputs))
+
+    def _go(self) -> None:
+        if self._native:
+            self._go_native()
+            return
+        results = [slot.call(*inputs) for slot, inputs, _ in self._calls]
+        if self._job["copy_late"]:
+            self._ring()
+        for (_, _, outputs), result in zip(self._calls, results, strict=True):
+            for place, tensor in zip(outputs, result, strict=True):
+                _copy_exactly(place, tensor)
+        self._ring()
+
+    def _go_native(self) -> None:
+        import torch
+
+        for slot, inputs, outputs in self._calls:
+            for output in outputs:  # what the engine pays for the outputs it allocates
+                torch.empty(output.shape, dtype=output.dtype)
+            slot.call_into(outputs, *inputs)
+        self._ring()
+
+    def _ring(self) -> None:
+        os.eventfd_write(self._job["reply_fd"], 1)
+
+
+def _copy_exactly(place: torch.Tensor, result: torch.Tensor) -> None:
+    # no conversion: a wrong shape or dtype must not be repaired on the way out
+    if result.shape != place.shape or result.dtype != place.dtype:
+        raise TypeError(f"output is {tuple(result.shape)} {result.dtype}, not {tuple(place.shape)} {place.dtype}")
+    place.copy_(result)
+
+
+def _binary_path(fd: int | None) -> Path | None:
+    """Return a path that loads the sealed memory file `fd`; the loader wants a name that ends in .so."""
+    if fd is None:
+        return None
+    link = Path(tempfile.mkdtemp()) / "kernel.so"
+    link.symlink_to(f"/proc/self/fd/{fd}")
+    return link
+
+
+def _map(fd: int, *, writable: bool) -> mmap.mmap:
+    access = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    return mmap.mmap(fd, os.fstat(fd).st_size, mmap.MAP_SHARED, access)
+
+
+def _views(memory: mmap.mmap, places: dict[str, list[Any]]) -> dict[str, torch.Tensor]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that read-only memory must not be written; that is the point
+        return {n: view_tensor(memory, Place(offset, tuple(s), dtype)) for n, (offset, s, dtype) in places.items()}
+
+
+def main() -> None:
+    with os.fdopen(int(sys.argv[1]), "rb") as file:
+        job = json.loads(file.read())
+    import torch
+
+    torch.set_num_threads(job["threads"])
+    with torch.inference_mode():
+        Runner(job).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Statistics of paired timing. Pure: numbers in, numbers out.
+
+Method: log-ratio of each pair, median over pairs, percentile interval of a block bootstrap that resamples launches
+(then pairs inside them), because repetition matters most at the level where variation arises (Kalibera and Jones,
+"Rigorous benchmarking in reasonable time", ISMM 2013). Decision: the interval's low end must beat 1 + max(1 %, A/A
+floor).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+RESAMPLES = 10_000
+LEAST_GAIN = 0.01
+UNFIT_FLOOR = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Paired times of one launch of both arms, in seconds per call; pair i is (incumbent[i], candidate[i])."""
+
+    incumbent: tuple[float, ...]
+    candidate: tuple[float, ...]
+
+    def log_ratios(self) -> NDArray[np.float64]:
+        """Return log(incumbent / candidate) of each pair: above 0 the candidate is faster."""
+        return np.log(np.asarray(self.incumbent) / np.asarray(self.candidate))
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    ratio: float
+    low: float
+    high: float
+    n: int
+    launches: int
+
+
+def bootstrap(launches: Sequence[Launch], *, confidence: float = 0.95, seed: int = 0) -> Interval:
+    """Return the median ratio and its interval. Raises ValueError without a pair.
+
+    Two-stage block bootstrap: launches with replacement, then pairs within each; with one launch, pairs alone.
+    """
+    blocks = [launch.log_ratios() for launch in launches if launch.incumbent]
+    if not blocks:
+        raise ValueError("no pairs to compare")
+    pooled = np.concatenate(blocks)
+    medians = np.median(_resample(blocks, np.random.default_rng(seed)), axis=1)
+    tail = (1 - confidence) / 2 * 100
+    low, high = np.percentile(medians, [tail, 100 - tail])
+    middle = float(np.median(pooled))
+    low, high = min(float(low), middle), max(float(high), middle)
+    return Interval(float(np.exp(middle)), float(np.exp(low)), float(np.exp(high)), len(pooled), len(blocks))
+
+
+def _resample(blocks: list[NDArray[np.float64]], random: np.random.Generator) -> NDArray[np.float64]:
+    """Return [RESAMPLES, pairs] resampled log-ratios; every block contributes the shortest block's number of pairs."""
+    length = min(len(b) for b in blocks)
+    table = np.stack([b[:length] if len(b) == length else random.permutation(b)[:length] for b in blocks])
+    which = random.integers(0, len(blocks), (RESAMPLES, len(blocks)))
+    pairs = random.integers(0, length, (RESAMPLES, len(blocks), length))
+    return table[which[:, :, None], pairs].reshape(RESAMPLES, -1)
+
+
+def calibrate_floor(launches: Sequence[Launch], *, pairs: int, seed: int = 0) -> float:
+    """Return the A/A floor: the 97.5th percentile of |median ratio - 1| of the incumbent against itself.
+
+    Medians are taken over bootstrap samples of `pairs` pairs, the number a judgement uses.
+    """
+    pooled = np.concatenate([launch.log_ratios() for launch in launches])
+    random = np.random.default_rng(seed)
+    medians = np.median(pooled[random.integers(0, len(pooled), (RESAMPLES, pairs))], axis=1)
+    return float(np.percentile(np.abs(np.exp(medians) - 1), 97.5))
+
+
+def decide(interval: Interval, floor: float) -> tuple[Literal["faster", "slower", "inconclusive"], str]:
+    """Return the outcome and one coarse sentence. `floor` is this host's A/A floor."""
+    need = 1 + max(LEAST_GAIN, floor)
+    if floor > UNFIT_FLOOR and interval.low <= need:
+        return "inconclusive", f"this machine is too noisy to tell: the incumbent differs from itself by {floor:.1%}"
+    if interval.low > need:
+        return "faster", f"faster than the incumbent by more than {need - 1:.1%}"
+    if interval.high < 1:
+        return "slower", "slower than the incumbent"
+    return "inconclusive", f"not faster than the incumbent by more than {need - 1:.1%} beyond doubt"

@@ -1,0 +1,224 @@
+"""Arm: the trusted end of one caged runner. It holds the mailboxes, rings the bell and owns the clock.
+
+No figure here comes from the runner: time is this process's monotonic clock around a doorbell, CPU time is read from
+the cgroup or /proc, death is seen on a pidfd.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.definition import Definition, SlotContract
+from kernelwright.sandbox.cage import Cage, Limits, python_argv
+from kernelwright.sandbox.isolation import Level, measure
+from kernelwright.sandbox.mailbox import Doorbell, Layout, Mailbox, Place
+from kernelwright.sandbox.runner import EXIT, GO, HEADER, HEADER_BYTES, PLAN
+
+if TYPE_CHECKING:
+    from kernelwright.sandbox.weights import WeightBox
+
+LOAD_TIMEOUT_S = 120.0
+RUNNER_LIMITS = Limits()
+
+
+class RunnerFailed(Exception):
+    """The runner crashed, hung or could not load: a fact about the candidate, answered with a verdict."""
+
+    def __init__(self, how: Literal["crashed", "hung", "refused"], log: str, trusted: bool) -> None:
+        super().__init__(how)
+        self.how = how
+        self.log = log
+        self.trusted = trusted
+        """Whether it was our own incumbent: then the tool is broken, not the candidate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a plan: which weight set, and where its tensors lie."""
+
+    slot: int
+    inputs: dict[str, Place]
+    aliased: dict[str, Place]
+    outputs: dict[str, Place]
+    scalars: dict[str, float]
+
+    def written(self) -> dict[str, Place]:
+        """Return the places that hold results after the call, by output or aliased input name."""
+        return {**self.outputs, **self.aliased}
+
+
+class Arm:
+    """One runner in one cage, from start to end. Use as a context manager."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        definition: Definition,
+        contract: SlotContract,
+        weights: WeightBox,
+        *,
+        cage: Cage,
+        threads: int,
+        binary: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        limits: Limits = RUNNER_LIMITS,
+        mailbox_bytes: int = 64 << 20,
+        seal_inputs: bool = True,
+        trusted: bool = False,
+    ) -> None:
+        self.candidate = candidate
+        self.threads = threads
+        self.trusted = trusted
+        self.copies_late = trusted and candidate.language == "python"
+        self.inputs = Mailbox("inputs", HEADER_BYTES + mailbox_bytes)
+        self.outputs = Mailbox("outputs", mailbox_bytes)
+        self.outputs.seal_size()
+        self.sealed = seal_inputs
+        if seal_inputs:
+            self.inputs.seal_inputs()
+        self._bell, self._reply = Doorbell(), Doorbell()
+        self._log = tempfile.TemporaryFile()
+        job = _job(candidate, definition, contract, weights, threads, self.copies_late)
+        fds = {"inputs_fd": self.inputs.fd, "outputs_fd": self.outputs.fd, "weights_fd": weights.fd}
+        fds |= {"bell_fd": self._bell.fd, "reply_fd": self._reply.fd}
+        code_fd = _sealed_file(binary) if binary is not None else None
+        job_fd = _sealed_file(json.dumps({**job, **fds, "binary_fd": code_fd}).encode())
+        passed = [*fds.values(), job_fd, *([code_fd] if code_fd is not None else [])]
+        variables = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **(env or {})}
+        self._process = cage.spawn(
+            python_argv("kernelwright.sandbox.runner", str(job_fd)),
+            fds=passed, env=variables, limits=limits, stdout=subprocess.DEVNULL, stderr=self._log,
+        )  # fmt: skip
+        for fd in (job_fd, code_fd):
+            if fd is not None:
+                os.close(fd)
+
+    def await_loaded(self, timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        """Block until every weight set is bound. Raises RunnerFailed."""
+        self._wait(timeout_s, "refused")
+
+    def isolation(self) -> tuple[Level, dict[str, str]]:
+        """Return level and facts, measured from outside on the runner itself. Raises RunnerFailed when it has ended."""
+        pid = self._process.inner_pid()
+        if pid is None:
+            raise RunnerFailed("crashed", self.log(), self.trusted)
+        level, facts = measure(pid)
+        return level, {**facts, "limits_by": self._process.limits_by}
+
+    def plan(self, calls: Sequence[Call], threads: int | None = None, timeout_s: float = 30.0) -> None:
+        """Tell the runner the places of the calls to come; contents follow with `go`. Raises RunnerFailed."""
+        body = json.dumps({"threads": threads or self.threads, "calls": [_call_json(c) for c in calls]}).encode()
+        if HEADER.size + len(body) > HEADER_BYTES:
+            raise ValueError(f"a plan of {len(calls)} calls does not fit the header of {HEADER_BYTES} bytes")
+        self.inputs.memory[: HEADER.size] = HEADER.pack(PLAN, len(body))
+        self.inputs.memory[HEADER.size : HEADER.size + len(body)] = body
+        self._bell.ring()
+        self._wait(timeout_s, "crashed")
+        self.inputs.memory[: HEADER.size] = HEADER.pack(GO, 0)
+
+    def go(self, timeout_s: float) -> float:
+        """Run the planned calls once; return wall seconds from doorbell to "done". Raises RunnerFailed."""
+        start = time.perf_counter()
+        self._bell.ring()
+        answer = self._reply.wait(timeout_s, self._process.pidfd)
+        elapsed = time.perf_counter() - start
+        self._judge_answer(answer, "crashed")
+        if self.copies_late:
+            self._wait(timeout_s, "crashed")
+        return elapsed
+
+    def stop(self) -> None:
+        self._process.stop()
+
+    def resume(self) -> None:
+        self._process.resume()
+
+    def cpu_seconds(self) -> float:
+        return self._process.cpu_seconds()
+
+    def log(self) -> str:
+        """Return the end of what the runner printed: diagnostics, never evidence."""
+        size = os.fstat(self._log.fileno()).st_size
+        return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
+
+    def close(self) -> None:
+        if self._process.alive and self.inputs.fd >= 0:
+            self.inputs.memory[: HEADER.size] = HEADER.pack(EXIT, 0)
+        self._process.kill()
+        for thing in (self.inputs, self.outputs, self._bell, self._reply, self._log):
+            thing.close()
+
+    def _wait(self, timeout_s: float, how: Literal["crashed", "refused"]) -> None:
+        self._judge_answer(self._reply.wait(timeout_s, self._process.pidfd), how)
+
+    def _judge_answer(self, answer: str, how: Literal["crashed", "refused"]) -> None:
+        if answer == "timeout":
+            raise RunnerFailed("hung", self.log(), self.trusted)
+        if answer == "died":
+            raise RunnerFailed(how, self.log(), self.trusted)
+
+    def __enter__(self) -> Arm:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def lay_out(
+    definition: Definition,
+    contract: SlotContract,
+    axes_of_calls: Sequence[tuple[int, dict[str, int], dict[str, float]]],
+) -> tuple[list[Call], int, int]:
+    """Place calls (slot, axes, scalars) in the two mailboxes; return them and the bytes needed in each."""
+    inside, outside = Layout(HEADER_BYTES), Layout(guard=4096)
+    calls = []
+    for slot, axes, scalars in axes_of_calls:
+        aliased_names = set(contract.aliases.values())
+        inputs, aliased, outputs = {}, {}, {}
+        for name, spec in definition.inputs.items():
+            if name in contract.weights or spec.shape is None:
+                continue
+            layout, table = (outside, aliased) if name in aliased_names else (inside, inputs)
+            table[name] = layout.place(definition.shape_of(name, axes), spec.dtype)
+        for name, spec in definition.outputs.items():
+            if name not in contract.aliases:
+                outputs[name] = outside.place(definition.shape_of(name, axes), spec.dtype)
+        calls.append(Call(slot, inputs, aliased, outputs, scalars))
+    return calls, inside.end, outside.end
+
+
+def _job(
+    candidate: Candidate, definition: Definition, contract: SlotContract, weights: WeightBox, threads: int, late: bool
+) -> dict[str, Any]:
+    # the reference stays outside: a runner gets the interface and nothing that says what is right
+    interface = {**definition.model_dump(mode="json"), "reference": "", "description": None}
+    return {
+        "candidate": candidate.model_dump(mode="json"),
+        "definition": interface,
+        "contract": contract.model_dump(mode="json"),
+        "weight_sets": [{n: p.to_json() for n, p in s.items()} for s in weights.places],
+        "threads": threads,
+        "copy_late": late,
+    }
+
+
+def _call_json(call: Call) -> dict[str, Any]:
+    groups = {"inputs": call.inputs, "aliased": call.aliased, "outputs": call.outputs}
+    tables = {key: {n: p.to_json() for n, p in places.items()} for key, places in groups.items()}
+    return {"slot": call.slot, "scalars": call.scalars, **tables}
+
+
+def _sealed_file(content: bytes) -> int:
+    box = Mailbox("file", 1)
+    os.ftruncate(box.fd, len(content))
+    os.pwrite(box.fd, content, 0)
+    box.seal_contents()
+    return box.fd

@@ -1,0 +1,188 @@
+"""Paired timing of two arms, with the supervisor's clock around batches of calls over the ring of weight sets.
+
+Each pair draws fresh activations for every batch, times both arms on them in ABBA order, and compares every result of
+the candidate's with the incumbent's: timed calls are judged calls. The other arm is stopped while one is timed; one
+lock file keeps all timing on this machine apart. CPU time from the cgroup is the second witness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.draw import Key, Tensors
+from kernelwright.sandbox.exchange import Answer, Exchange
+from kernelwright.sandbox.fidelity import REVIEW_FACTOR
+from kernelwright.sandbox.stats import Launch
+
+if TYPE_CHECKING:
+    import torch
+
+SETTLE_S = 0.002
+"""Before each batch: threads of the batch before it stop spinning."""
+REPEATS = 3
+LARGE = 1 << 18
+"""Elements above which an input is re-scaled rather than drawn anew for each batch."""
+
+
+@dataclass(slots=True)
+class TimedLaunch:
+    """What one launch gave. `trouble` is '' or why the launch does not count for the candidate."""
+
+    incumbent: list[float] = field(default_factory=list)
+    candidate: list[float] = field(default_factory=list)
+    trouble: str = ""
+    samples: list[tuple[int, Tensors, Answer, Answer]] = field(default_factory=list)
+    """(call index, inputs, incumbent's answer, candidate's answer) to be judged in full."""
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    half_s: list[float] = field(default_factory=list)
+    """Candidate's seconds for batches of half the calls."""
+    full_s: list[float] = field(default_factory=list)
+
+    def launch(self) -> Launch:
+        return Launch(tuple(self.incumbent), tuple(self.candidate))
+
+
+@contextlib.contextmanager
+def timing_lock() -> Iterator[None]:
+    """Hold the machine-wide lock under which anything is timed."""
+    folder = Path(os.environ.get("XDG_RUNTIME_DIR", tempfile.gettempdir()))
+    with open(folder / "kernelwright-timing.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+class Timer:
+    """Times two planned exchanges with equal calls against each other."""
+
+    def __init__(
+        self, incumbent: Exchange, candidate: Exchange, templates: list[Tensors], key: Key, controls: Controls,
+        timeout_s: float,
+    ) -> None:  # fmt: skip
+        self._arms = (incumbent, candidate)
+        self._templates = templates
+        self._key = key
+        self._controls = controls
+        self._timeout_s = timeout_s
+        self._batch = 0
+        self._rng = random.Random(key.seed("order"))
+
+    def run(self, pairs: int, samples: int = 3) -> TimedLaunch:
+        """Time `pairs` pairs after a warm-up. Raises RunnerFailed."""
+        result = TimedLaunch()
+        picked = {self._rng.randrange(pairs) for _ in range(samples)}
+        with timing_lock():
+            for _ in range(2):
+                self._time_batch(result, keep=False)
+            result.wall_s = result.cpu_s = 0.0
+            for pair in range(pairs):
+                times = [self._time_batch(result, keep=pair in picked and i == 0) for i in range(REPEATS)]
+                result.incumbent.append(min(t[0] for t in times))
+                result.candidate.append(min(t[1] for t in times))
+                if result.trouble:
+                    break
+        return result
+
+    def _time_batch(self, result: TimedLaunch, keep: bool) -> tuple[float, float]:
+        """Time one batch on both arms; return seconds per call (incumbent, candidate) and note any trouble."""
+        tensors = self._draw_batch()
+        for exchange in self._arms:
+            for i, inputs in enumerate(tensors):
+                exchange.load(i, inputs, self._rng.getrandbits(50))
+        order = (0, 1) if self._rng.random() < 0.5 else (1, 0)
+        seconds = [0.0, 0.0]
+        for which in order:
+            seconds[which] = self._time_one(which, result)
+        answers = [[e.collect(i, t) for i, t in enumerate(tensors)] for e in self._arms]
+        if self._controls.judge_timed and not result.trouble:
+            result.trouble = _compare(answers[0], answers[1])
+            if keep:
+                i = self._rng.randrange(len(tensors))
+                result.samples.append((i, tensors[i], answers[0][i], answers[1][i]))
+        return seconds[0] / len(tensors), seconds[1] / len(tensors)
+
+    def _time_one(self, which: int, result: TimedLaunch) -> float:
+        arm, candidate = self._arms[which].arm, self._arms[1].arm
+        if which == 0:
+            candidate.stop()
+            time.sleep(SETTLE_S)
+            elapsed = arm.go(self._timeout_s)
+            candidate.resume()
+            return elapsed
+        time.sleep(SETTLE_S)
+        before = arm.cpu_seconds()
+        elapsed = arm.go(self._timeout_s)
+        result.cpu_s += arm.cpu_seconds() - before
+        result.wall_s += elapsed
+        return elapsed
+
+    def _draw_batch(self) -> list[Tensors]:
+        self._batch += 1
+        number = self._batch if self._controls.fresh_inputs else 0
+        generator = self._key.generator("timed", number)
+        return [freshen(template, generator) for template in self._templates]
+
+
+def freshen(template: Tensors, generator: torch.Generator) -> Tensors:
+    """Return new values for the float inputs of `template`, of its structure; a large one is re-scaled at random."""
+    import torch
+
+    fresh: Tensors = {}
+    for name, value in template.items():
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+            if value.numel() <= LARGE:
+                value = torch.randn(value.shape, generator=generator, dtype=value.dtype)
+            else:
+                value = value * (0.5 + torch.rand((), generator=generator, dtype=value.dtype))
+        fresh[name] = value
+    return fresh
+
+
+def _compare(incumbent: list[Answer], candidate: list[Answer]) -> str:
+    """Return '' when all timed results agree as closely as two honest fp32 kernels do.
+
+    A coarse net over every element: the full gates see the secret sample. The scale is the incumbent's own rms.
+    """
+    for a, b in zip(incumbent, candidate, strict=True):
+        if b.trouble:
+            return b.trouble
+        for name, expected in a.results.items():
+            if not _agree(expected, b.results[name]):
+                return "timed"
+    return ""
+
+
+def _agree(expected: torch.Tensor, result: torch.Tensor) -> bool:
+    import torch
+
+    if not expected.dtype.is_floating_point:
+        return torch.equal(expected, result)
+    if not torch.equal(expected.isfinite(), result.isfinite()):
+        return False
+    unit = torch.finfo(expected.dtype).eps
+    scale = expected.square().mean().sqrt()
+    # a relative Frobenius error of a few eps per arm is honest; the largest element may lie some ten times above
+    return bool(((expected - result).abs() <= 20 * REVIEW_FACTOR * unit * (scale + expected.abs())).all())
+
+
+def find_busy_after_done(exchange: Exchange, threads: int) -> bool:
+    """Return whether the arm's processes go on using CPU time well after the bell: work was put off."""
+    time.sleep(0.02)
+    before = exchange.arm.cpu_seconds()
+    time.sleep(0.05)
+    return exchange.arm.cpu_seconds() - before > 0.012 * max(1, min(threads, 2)) + 0.01
+
+
+def used_too_much_cpu(result: TimedLaunch, threads: int) -> bool:
+    """Return whether CPU time exceeds what wall time and threads allow (with 15 % and 30 ms for bookkeeping)."""
+    return result.cpu_s > 1.15 * threads * result.wall_s + 0.03

@@ -1,0 +1,248 @@
+"""Trial: one launch of a candidate beside the incumbent: correctness calls, races, poisons, timed calls."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.kernels.candidate import Candidate, PackedTensor
+from kernelwright.kernels.definition import DTYPES
+from kernelwright.kernels.problem import Problem
+from kernelwright.sandbox.cage import Cage
+from kernelwright.sandbox.cases import Case, WeightSets, complete_axes, draw_case, hidden_shapes
+from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.draw import Key, Tensors, draw_activations
+from kernelwright.sandbox.exchange import Answer, Exchange, same_bits
+from kernelwright.sandbox.judge import GATE, TROUBLE, Judge
+from kernelwright.sandbox.ruling import Ruling
+from kernelwright.sandbox.stats import Launch
+from kernelwright.sandbox.supervisor import Arm, lay_out
+from kernelwright.sandbox.timing import TimedLaunch, Timer, find_busy_after_done, used_too_much_cpu
+from kernelwright.sandbox.weights import WeightBox
+
+if TYPE_CHECKING:
+    import torch
+
+RACE_REPEATS = 50
+RACE_THREADS = (1, 2, 4)
+BATCH_BYTES = 64 << 20
+"""Most that the tensors of one timed batch take."""
+_DIFFERS = "its results change from run to run"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialSetup:
+    """What every trial of a bench shares."""
+
+    problem: Problem
+    problem_dir: Path
+    judge: Judge
+    sets: WeightSets
+    weights: list[dict[str, torch.Tensor]]
+    box: WeightBox
+    cage: Cage
+    threads: int
+    env: dict[str, str]
+    controls: Controls
+    timeout_s: float
+
+    def axes(self, given: dict[str, int]) -> dict[str, int]:
+        return complete_axes(self.problem.definition, given, self.weights[0])
+
+    def timed_slots(self) -> list[int]:
+        """Return the weight sets one timed batch walks: each once, so that nothing is reused inside a batch."""
+        bytes_each = max(
+            lay_out(
+                self.problem.definition, self.problem.contract, [(0, self.axes(dict(self.problem.timed_axes)), {})]
+            )[1:]
+        )
+        return list(range(min(self.sets.model, max(1, BATCH_BYTES // bytes_each))))
+
+    def mailbox_bytes(self) -> int:
+        """Return room for a timed batch, for the race repeats, and for the largest shape of the ranges."""
+        definition, contract = self.problem.definition, self.problem.contract
+        timed = [(s, self.axes(dict(self.problem.timed_axes)), {}) for s in self.timed_slots()]
+        shapes = hidden_shapes(self.problem, self.problem.ranges, random.Random(0))
+        shapes += [dict(w.axes) for w in self.problem.workloads]
+        needs = [max(lay_out(definition, contract, timed)[1:])]
+        needs += [max(lay_out(definition, contract, [(0, self.axes(s), {})])[1:]) for s in shapes]
+        smallest = min(shapes, key=lambda s: sum(s.values()))
+        needs.append(max(lay_out(definition, contract, [(0, self.axes(smallest), {})] * RACE_REPEATS)[1:]))
+        return max(needs) + (1 << 20)
+
+    def start(self, candidate: Candidate, binary: bytes | None) -> Arm:
+        """Start one runner and wait until it has loaded. Raises RunnerFailed."""
+        arm = self.launch(candidate, binary)
+        try:
+            arm.await_loaded()
+        except BaseException:
+            arm.close()
+            raise
+        return arm
+
+    def launch(self, candidate: Candidate, binary: bytes | None) -> Arm:
+        return Arm(
+            candidate, self.problem.definition, self.problem.contract, self.box, cage=self.cage, threads=self.threads,
+            binary=binary, env=self.env, mailbox_bytes=self.mailbox_bytes(), seal_inputs=self.controls.protect_inputs, trusted=candidate == self.problem.incumbent,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def start_pair(self, candidate: Candidate, binary: bytes | None) -> Iterator[tuple[Arm, Arm]]:
+        """Start both runners side by side, as loading takes seconds."""
+        with self.launch(self.problem.incumbent, None) as incumbent, self.launch(candidate, binary) as arm:
+            incumbent.await_loaded()
+            arm.await_loaded()
+            yield incumbent, arm
+
+
+@dataclass(slots=True)
+class Trial:
+    """One key, two loaded arms. Methods return whether the candidate may go on; what they find goes to the ruling."""
+
+    setup: TrialSetup
+    incumbent: Arm
+    arm: Arm
+    key: Key
+    ruling: Ruling | None = None
+    _rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self) -> None:
+        self._rng = random.Random(self.key.seed("trial"))
+        if self.ruling is not None:
+            self.ruling.keys.append(self.key.secret.hex())
+            self.ruling.saw_isolation(*self.arm.isolation())
+            self.ruling.packed_bytes = sum(_bytes_of(p) for p in self.arm.candidate.packed) * self.setup.sets.model
+
+    def judge_all(self, cases: Sequence[Case]) -> bool:
+        """Judge each case in turn; input i+1 is written only after output i has been taken."""
+        assert self.ruling is not None
+        for case in cases:
+            axes = self.setup.axes(case.axes)
+            tensors = draw_case(
+                self.setup.problem, self.setup.problem_dir, case, axes, self.key, self.setup.controls.fresh_inputs
+            )
+            answers = [self._ask(arm, case, axes, tensors) for arm in (self.incumbent, self.arm)]
+            evaluation, reason = self.setup.judge.judge(case, tensors, *answers)
+            self.ruling.evaluations.append(evaluation)
+            if reason:
+                self.ruling.settle(_outcome_of(reason), reason)
+                return False
+        return True
+
+    def try_two_poisons(self, case: Case) -> bool:
+        """Call twice on equal inputs over different poison; the results must be equal bit for bit."""
+        assert self.ruling is not None
+        axes = self.setup.axes(case.axes)
+        tensors = draw_case(self.setup.problem, self.setup.problem_dir, case, axes, self.key)
+        first, second = (self._ask(self.arm, case, axes, tensors) for _ in range(2))
+        if first.trouble or second.trouble:
+            self.ruling.settle("invalid", TROUBLE[first.trouble or second.trouble])
+        elif not all(same_bits(first.results[n], second.results[n]) for n in first.results):
+            self.ruling.settle(
+                "incorrect", "its results depend on what its outputs held before, or change from run to run"
+            )
+        return not self.ruling.settled
+
+    def try_races(self, case: Case) -> bool:
+        """Repeat calls at several thread counts, inputs taking turns; equal inputs must give equal bits at each count."""
+        assert self.ruling is not None
+        axes = self.setup.axes(case.axes)
+        cases = [Case(f"{case.name}-{i}", case.axes, case.slot, case.distribution) for i in range(5)]
+        inputs = [draw_case(self.setup.problem, self.setup.problem_dir, c, axes, self.key) for c in cases]
+        baseline = [self._ask(self.incumbent, c, axes, t) for c, t in zip(cases, inputs, strict=True)]
+        for threads in RACE_THREADS:
+            groups = self._repeat(case, axes, inputs, threads)
+            for i, group in enumerate(groups):
+                evaluation, reason = self.setup.judge.judge(cases[i], inputs[i], baseline[i], group[0])
+                if reason or any(a.trouble for a in group):
+                    self.ruling.evaluations.append(evaluation)
+                    self.ruling.settle(_outcome_of(reason), reason or "it is unsound when run again and again")
+                    return False
+                if any(not same_bits(a.results[n], group[0].results[n]) for a in group for n in a.results):
+                    self.ruling.settle("incorrect", _DIFFERS)
+                    return False
+        return True
+
+    def _repeat(self, case: Case, axes: dict[str, int], inputs: list[Tensors], threads: int) -> list[list[Answer]]:
+        """Return the answers of RACE_REPEATS calls, grouped by input."""
+        calls, _, _ = self._lay_out([(case.slot, axes)] * RACE_REPEATS, inputs[0])
+        self.arm.plan(calls, threads=threads)
+        exchange = Exchange(self.arm, calls, self.setup.problem.contract.aliases, self.setup.controls)
+        for i in range(RACE_REPEATS):
+            exchange.load(i, inputs[i % len(inputs)], self._rng.getrandbits(50))
+        self.arm.go(self.setup.timeout_s)
+        answers = [exchange.collect(i, inputs[i % len(inputs)]) for i in range(RACE_REPEATS)]
+        return [answers[i :: len(inputs)] for i in range(len(inputs))]
+
+    def time(self, pairs: int) -> TimedLaunch:
+        """Time both arms at the timed shape. Raises RunnerFailed."""
+        problem, slots = self.setup.problem, self.setup.timed_slots()
+        axes = self.setup.axes(dict(problem.timed_axes))
+        templates = [
+            draw_activations(problem.definition, problem.contract, axes, "normal", self.key.generator("template", s))
+            for s in slots
+        ]
+        calls, _, _ = self._lay_out([(s, axes) for s in slots], templates[0])
+        exchanges = []
+        for arm in (self.incumbent, self.arm):
+            arm.plan(calls)
+            exchanges.append(Exchange(arm, calls, problem.contract.aliases, self.setup.controls))
+        timer = Timer(*exchanges, templates, self.key, self.setup.controls, self.setup.timeout_s)
+        result = timer.run(pairs)
+        if self.setup.controls.watch_cpu and not result.trouble:
+            if used_too_much_cpu(result, self.setup.threads):
+                result.trouble = "cpu"
+            elif find_busy_after_done(exchanges[1], self.setup.threads):
+                result.trouble = "busy"
+        return result
+
+    def time_and_judge(self, pairs: int) -> Launch | None:
+        """Time, then judge a secret sample of the timed calls in full; None when that settled the ruling."""
+        assert self.ruling is not None
+        result = self.time(pairs)
+        if result.trouble:
+            self.ruling.settle(*_TIMED_TROUBLE.get(result.trouble, ("invalid", TROUBLE.get(result.trouble, ""))))
+            return None
+        for number, (index, tensors, *answers) in enumerate(result.samples):
+            case = Case(f"timed-{number}", dict(self.setup.problem.timed_axes), index, "normal")
+            evaluation, reason = self.setup.judge.judge(case, tensors, *answers)
+            self.ruling.evaluations.append(evaluation)
+            if reason:
+                self.ruling.settle("invalid", _TIMED_TROUBLE["timed"][1])
+                return None
+        return result.launch()
+
+    def _ask(self, arm: Arm, case: Case, axes: dict[str, int], tensors: Tensors) -> Answer:
+        calls, _, _ = self._lay_out([(case.slot, axes)], tensors)
+        arm.plan(calls)
+        exchange = Exchange(arm, calls, self.setup.problem.contract.aliases, self.setup.controls)
+        exchange.load(0, tensors, self._rng.getrandbits(50))
+        arm.go(self.setup.timeout_s)
+        return exchange.collect(0, tensors, delay_s=self._rng.uniform(0.002, 0.02) if arm is self.arm else 0.0)
+
+    def _lay_out(self, where: list[tuple[int, dict[str, int]]], tensors: Tensors) -> tuple[list, int, int]:  # type: ignore[type-arg]
+        scalars = {n: float(v) for n, v in tensors.items() if isinstance(v, int | float)}
+        return lay_out(self.setup.problem.definition, self.setup.problem.contract, [(s, a, scalars) for s, a in where])
+
+
+_TIMED_TROUBLE = {
+    "timed": ("invalid", "its results while it is timed differ from those it gives otherwise"),
+    "cpu": ("invalid", "it used more processor time than its threads allow"),
+    "busy": ("invalid", "it went on working after it had said it was done"),
+}
+
+
+def _outcome_of(reason: str) -> str:
+    wrong = {*GATE.values(), TROUBLE["unwritten"]}
+    return "incorrect" if reason in wrong else "invalid"
+
+
+def _bytes_of(packed: PackedTensor) -> int:
+    count = DTYPES[packed.dtype]
+    for size in packed.shape:
+        count *= size
+    return count

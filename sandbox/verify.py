@@ -1,0 +1,228 @@
+"""Bench: the only public door of the judge. `search` is quick, `confirm` decides.
+
+with Bench(problem, problem_dir=folder, weights=sets, threads=2, cache_dir=cache) as bench:
+    bench.calibrate()
+    verdict = bench.search(candidate)
+    if verdict.outcome == "faster":
+        verdict = bench.confirm(candidate)
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.problem import Problem
+from kernelwright.profiles.errors import KernelwrightError, WrongUse
+from kernelwright.profiles.profile import Ceilings
+from kernelwright.sandbox.builder import build_caged
+from kernelwright.sandbox.cage import Cage, open_cage
+from kernelwright.sandbox.cases import (
+    Case,
+    WeightSets,
+    complete_axes,
+    confirm_cases,
+    covered_ranges,
+    hidden_shapes,
+    search_cases,
+)  # fmt: skip
+from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.draw import Key, draw_weights
+from kernelwright.sandbox.judge import Judge
+from kernelwright.sandbox.ruling import Ruling, write_verdict
+from kernelwright.sandbox.stats import Launch, bootstrap, calibrate_floor, decide
+from kernelwright.sandbox.supervisor import Arm, RunnerFailed
+from kernelwright.sandbox.trial import Trial, TrialSetup
+from kernelwright.sandbox.verdict import Verdict
+from kernelwright.sandbox.weights import WeightBox
+
+if TYPE_CHECKING:
+    import torch
+
+SEARCH_PAIRS = 16
+CONFIRM_LAUNCHES = 5
+CONFIRM_PAIRS = 12
+"""Per launch."""
+CALIBRATE_PAIRS = 24
+
+
+class Bench:
+    """Judges candidates of one problem. Keeps the incumbent's runner alive across searches.
+
+    `weights`: one {name: tensor} per layer, as stored (the ring a timed batch walks). `cage`: 'bubblewrap' (L3) or
+    'process' (L1, never accepted). `threads`: the engine's thread count. `ceilings`: what this machine reaches, to tell
+    a miracle from a win. Raises EnvironmentLacks where the cage or compiler is missing.
+    """
+
+    def __init__(
+        self, problem: Problem, *, problem_dir: Path, weights: Sequence[Mapping[str, torch.Tensor]],
+        cage: str = "bubblewrap", threads: int, cache_dir: Path, ceilings: Ceilings | None = None,
+        env: Mapping[str, str] | None = None, on_progress: Callable[[str], None] | None = None,
+        controls: Controls = Controls(), call_timeout_s: float = 20.0,
+    ) -> None:  # fmt: skip
+        if not weights:
+            raise WrongUse(
+                "a bench needs at least one weight set", "pass one dict per layer, empty for weightless slots"
+            )
+        self._problem, self._cage_name, self._threads = problem, cage, threads
+        self._cache, self._ceilings, self._controls = cache_dir, ceilings, controls
+        self._say = on_progress or (lambda _text: None)
+        self._cage: Cage = open_cage(cage)
+        self._floor: float | None = None
+        whole, self._sets = _add_drawn_weights(problem, weights)
+        self._box = WeightBox(whole)
+        self._setup = TrialSetup(
+            problem=problem, problem_dir=problem_dir, judge=Judge(problem, whole, controls), sets=self._sets,
+            weights=whole, box=self._box, cage=self._cage, threads=threads, env=dict(env or {}), controls=controls,
+            timeout_s=call_timeout_s,
+        )  # fmt: skip
+        self._incumbent: Arm | None = None
+
+    def calibrate(self, pairs: int = CALIBRATE_PAIRS) -> float:
+        """Time the incumbent against itself in two cages; return and keep this host's A/A floor (0.01 = 1 %)."""
+        self._say("timing the incumbent against itself")
+        with self._setup.start(self._problem.incumbent, None) as second:
+            trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
+            launch = trial.time(pairs).launch()
+        self._floor = calibrate_floor([launch], pairs=SEARCH_PAIRS)
+        return self._floor
+
+    def search(self, candidate: Candidate) -> Verdict:
+        """Judge quickly: public workloads, a few distributions, one launch. Never enough for a patch."""
+        ruling = self._new_ruling(candidate, "search")
+        binary = self._prepare(candidate, ruling)
+        if not ruling.settled:
+            try:
+                with self._setup.start(candidate, binary) as arm:
+                    trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
+                    if trial.judge_all(search_cases(self._problem, candidate, self._sets, trial.key)):
+                        launch = trial.time_and_judge(SEARCH_PAIRS)
+                        self._decide(ruling, [launch] if launch else [])
+            except RunnerFailed as failure:
+                self._answer_failure(ruling, failure)
+        return self._write(ruling)
+
+    def confirm(self, candidate: Candidate) -> Verdict:
+        """Judge in full: fresh processes and keys for each launch, hidden shapes, all gates, races, poisons."""
+        if self._controls.switched_off():
+            raise WrongUse("confirm needs every control on", "switch controls off in tests of `search` only")
+        ruling = self._new_ruling(candidate, "confirm")
+        binary = self._prepare(candidate, ruling)
+        launches: list[Launch] = []
+        for number in range(CONFIRM_LAUNCHES):
+            if ruling.settled:
+                break
+            self._say(f"confirming, launch {number + 1} of {CONFIRM_LAUNCHES}")
+            try:
+                launches += self._confirm_launch(candidate, binary, ruling, number)
+            except RunnerFailed as failure:
+                self._answer_failure(ruling, failure)
+        self._decide(ruling, launches)
+        return self._write(ruling)
+
+    def _confirm_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling, number: int) -> list[Launch]:
+        with self._setup.start_pair(candidate, binary) as (incumbent, arm):
+            trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
+            cases = confirm_cases(self._problem, candidate, self._sets, trial.key)
+            mine = cases[number::CONFIRM_LAUNCHES]
+            if not trial.judge_all(mine) or not trial.try_two_poisons(_small_case(self._problem, candidate, trial.key)):
+                return []
+            if number == 0 and not trial.try_races(_small_case(self._problem, candidate, trial.key)):
+                return []
+            launch = trial.time_and_judge(CONFIRM_PAIRS)
+            return [launch] if launch else []
+
+    def _prepare(self, candidate: Candidate, ruling: Ruling) -> bytes | None:
+        """Check what can be told without running it, and build it; settle the ruling when that is the end."""
+        if candidate.definition != self._problem.definition.name:
+            raise WrongUse(
+                f"the candidate is for {candidate.definition}, the problem is {self._problem.definition.name}",
+                "judge it on the bench of its own problem",
+            )
+        if not candidate.covers(self._problem.timed_axes) or covered_ranges(self._problem, candidate) is None:
+            ruling.settle("invalid", "it does not cover the shape that is timed")
+        elif candidate.language in ("triton", "cuda"):
+            ruling.settle("unmeasured", f"this machine cannot time {candidate.language}")
+        elif candidate.language == "cpp":
+            self._say("compiling")
+            built = build_caged(candidate, self._cache, self._cage)
+            if built.binary is not None:
+                ruling.binary = built.digest
+                return built.binary.read_bytes()
+            ruling.settle_build(built)
+        return None
+
+    def _decide(self, ruling: Ruling, launches: Sequence[Launch]) -> None:
+        if ruling.settled or not launches:
+            return
+        if self._floor is None:
+            self.calibrate()
+        interval = bootstrap(launches)
+        ruling.compare(interval, launches, self._floor or 0.0)
+        ruling.check_roofline(self._problem, self._ceilings, len(self._setup.timed_slots()))
+        if not ruling.settled:
+            ruling.settle(*decide(interval, self._floor or 0.0))
+
+    def _draw_key(self) -> Key:
+        """Draw a key after both arms have loaded, and publish its hash before anything is drawn from it."""
+        key = Key.draw()
+        self._say(f"inputs are drawn from a key with SHA-256 {key.commitment}")
+        return key
+
+    def _new_ruling(self, candidate: Candidate, phase: str) -> Ruling:
+        return Ruling(candidate, phase, started=time.monotonic())
+
+    def _write(self, ruling: Ruling) -> Verdict:
+        return write_verdict(self._problem, ruling, self._controls)
+
+    def _incumbent_arm(self) -> Arm:
+        if self._incumbent is None:
+            self._say("starting the incumbent")
+            self._incumbent = self._setup.start(self._problem.incumbent, None)
+        return self._incumbent
+
+    def _answer_failure(self, ruling: Ruling, failure: RunnerFailed) -> None:
+        """A candidate that fails is a verdict; an incumbent that fails is a broken tool."""
+        if failure.trusted:
+            raise KernelwrightError(
+                f"the incumbent of {self._problem.definition.name} {failure.how}: {failure.log[-1000:]}",
+                "check memory and free disk, then run it again; the incumbent is plain torch",
+            )
+        ruling.settle_failure(failure)
+
+    def close(self) -> None:
+        if self._incumbent is not None:
+            self._incumbent.close()
+            self._incumbent = None
+        self._box.close()
+
+    def __enter__(self) -> Bench:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _small_case(problem: Problem, candidate: Candidate, key: Key) -> Case:
+    shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("small")))
+    return Case("hidden-small", min(shapes, key=lambda s: sum(s.values())), 0, "normal")
+
+
+def _add_drawn_weights(
+    problem: Problem, weights: Sequence[Mapping[str, torch.Tensor]]
+) -> tuple[list[dict[str, torch.Tensor]], WeightSets]:
+    """Return the model's weight sets, then generated ones, so that no result can lean on the model's own values."""
+    whole = [dict(w) for w in weights]
+    if not problem.contract.weights:
+        return whole, WeightSets(len(whole), 0, 0)
+    axes = complete_axes(problem.definition, problem.timed_axes, whole[0])
+    kinds = ["normal", *(["exact"] if problem.contract.linear else [])]
+    key = Key.draw()
+    for kind in kinds:
+        drawn = draw_weights(problem.definition, problem.contract, axes, kind, key.generator("weights", kind))
+        whole.append(drawn)
+    return whole, WeightSets(len(weights), 1, len(kinds) - 1)
