@@ -211,14 +211,15 @@ class ServerProcess:
         if options.uds is None and options.port == 0:
             options = options.model_copy(update={"uds": Path(folder.name) / "s"})
         log = log or Path(folder.name) / "log"
-        command = [*prefix, sys.executable, "-P", "-m", "kernelwright.engine.server"]
+        command = [*prefix, sys.executable, "-P", "-m", "kernelwright.engine.server", "--follow"]
         with log.open("ab") as sink:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=sink, stderr=sink, env=environment, pass_fds=tuple(pass_fds)
             )
         assert process.stdin is not None
-        with process.stdin as stdin:
-            stdin.write(options.model_dump_json().encode())
+        # The pipe stays open: when this process dies, however it dies, the server sees its end and drains.
+        process.stdin.write(options.model_dump_json().encode() + b"\n")
+        process.stdin.flush()
         return cls(process, options, log, folder)
 
     def __enter__(self) -> ServerProcess:
@@ -253,6 +254,8 @@ class ServerProcess:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         status = self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
         self._folder.cleanup()
         return status
 

@@ -163,7 +163,7 @@ class EngineLoop:
         }
         try:
             self.end.send(wire.Answer(ask.id, asked[ask.what]()))
-        except _Refused as refusal:
+        except (_Refused, WrongUse) as refusal:
             self.end.send(wire.Answer(ask.id, error=str(refusal), status=409))
         except OSError as error:  # a trace that cannot be written: the disk is full, the folder is not ours
             self.end.send(wire.Answer(ask.id, error=f"the trace could not be written: {error}", status=507))

@@ -11,12 +11,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from kernelwright.engine import wire
 from kernelwright.engine.guard import Action, Guard
@@ -191,16 +192,34 @@ def _say(text: str) -> None:
     print(f"kernelwright: {text}", file=sys.stderr, flush=True)
 
 
-def main() -> int:
-    """Serve with options read as JSON from standard input, so that no key shows in the process list."""
+def main(arguments: list[str]) -> int:
+    """Serve with options read as JSON from standard input, so that no key shows in the process list.
+
+    With `--follow` they are one line, and the server ends when its standard input does: with whoever started it.
+    """
+    follow = "--follow" in arguments
     try:
-        return serve(ServeOptions.model_validate_json(sys.stdin.buffer.read()))
+        text = sys.stdin.buffer.readline() if follow else sys.stdin.buffer.read()
+        options = ServeOptions.model_validate_json(text)
+    except ValidationError as error:
+        _say(f"error: the options are not ServeOptions: {error}")
+        return 2
+    if follow:
+        threading.Thread(target=_end_with_owner, daemon=True).start()
+    try:
+        return serve(options)
     except KernelwrightError as error:
         _say(f"error: {error.message}. {error.remedy}")
         return error.exit_code
 
 
+def _end_with_owner() -> None:
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 if __name__ == "__main__":
     from kernelwright.engine.server import main as imported_main
 
-    sys.exit(imported_main())
+    sys.exit(imported_main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""The embedded engine with the face that the loop serves: wire values in, wire values out."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from kernelwright.engine import wire
+from kernelwright.engine.config import PAGE_SIZE
+from kernelwright.engine.gguf import read_metadata
+from kernelwright.engine.llm import LLMEngine
+from kernelwright.engine.score import ForcedSequence
+from kernelwright.engine.sequence import SamplingParams, StepOutput
+from kernelwright.engine.text import tokenizer_metadata
+from kernelwright.engine.weights import file_digest
+from kernelwright.kernels.isa import cpu_name, detect_isa
+from kernelwright.profiles.digest import digest_bytes, digest_of
+from kernelwright.profiles.errors import WrongUse
+
+_LEAST_PAGES = 1024
+
+
+def load_served_engine(
+    model: Path,
+    *,
+    served_name: str | None = None,
+    packs: Sequence[Path] = (),
+    disable: Sequence[str] = (),
+    threads: int | None = None,
+    max_num_seqs: int = 16,
+    max_model_len: int | None = None,
+) -> tuple[EmbeddedEngine, wire.Ready]:
+    """Load a GGUF model and its packs, check every kernel; return the engine and what its front end is told.
+
+    Raises BrokenInput, EnvironmentLacks or WrongUse as LLMEngine and `load_pack` do, and WrongUse when `max_model_len`
+    is more than the model was made for.
+    """
+    engine = LLMEngine(
+        model,
+        packs=[kernel for pack in packs for kernel in _load_pack(pack)],
+        threads=threads,
+        max_num_seqs=max_num_seqs,
+        num_pages=max(_LEAST_PAGES, -(-(max_model_len or 0) // PAGE_SIZE)),
+        disable=disable,
+    )
+    if max_model_len is not None and max_model_len > engine.max_model_len:
+        most = f"this model holds at most {engine.max_model_len}"
+        raise WrongUse(f"a context of {max_model_len} tokens was asked for, {most}", "Give a smaller --max-model-len")
+    for failed in engine.check_kernels():
+        print(f"kernelwright: {failed.definition}: kernel switched off, {failed.reason}", file=sys.stderr, flush=True)
+    ready = wire.Ready(
+        served_name=served_name or slug(engine.config.name),
+        max_model_len=max_model_len or engine.max_model_len,
+        vocab_size=engine.config.vocab,
+        tokenizer=tokenizer_metadata(read_metadata(model)),
+    )
+    return EmbeddedEngine(engine, ready), ready
+
+
+def slug(name: str) -> str:
+    """Return `name` as it goes into a URL or a command: lower case, everything but letters, digits and dots a dash."""
+    return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "model"
+
+
+class EmbeddedEngine:
+    """Gives LLMEngine the face of `loop.ServedEngine`."""
+
+    def __init__(self, engine: LLMEngine, ready: wire.Ready) -> None:
+        self.engine = engine
+        self._fixed = {
+            "model": ready.served_name,
+            "model_digest": file_digest(engine.model_path),
+            "max_model_len": ready.max_model_len,
+            "vocab_size": ready.vocab_size,
+            "isa": detect_isa(),
+            "cpu": cpu_name(),
+        }
+
+    def submit(self, request: str, token_ids: list[int], sampling: wire.Sampling) -> None:
+        params = SamplingParams(
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            top_k=sampling.top_k,
+            top_p=sampling.top_p,
+            seed=sampling.seed,
+            stop_token_ids=sampling.stop_token_ids,
+            ignore_eos=sampling.ignore_eos,
+            logprobs=sampling.logprobs,
+        )
+        self.engine.add_request(request, token_ids, params)
+
+    def step(self) -> list[wire.Token]:
+        return [_token(output) for output in self.engine.step()]
+
+    def abort(self, request: str) -> None:
+        self.engine.abort(request)
+
+    def score(
+        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Yield (sequence, position, little-endian float32 logits). Raises WrongUse at once if it cannot be scored."""
+        forced = [ForcedSequence(tuple(s.prompt), tuple(s.forced)) for s in sequences]
+        return _as_bytes(self.engine.score(forced, phase))
+
+    def kernels(self) -> list[dict[str, Any]]:
+        return [state.model_dump(mode="json") for state in self.engine.kernels()]
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the numbers depend on: threads, wait policy, ISA, digests, memory (bytes)."""
+        stats = self.engine.stats()
+        stats["torch"] = str(stats["torch"])  # a subclass of str, which the wire does not know
+        return stats | self._fixed | {"configuration": self._configuration(), "resident_bytes": resident_bytes()}
+
+    def start_profile(self, path: Path) -> None:
+        self.engine.start_profile(path)
+
+    def stop_profile(self) -> Path:
+        return self.engine.stop_profile()
+
+    def _configuration(self) -> str:
+        """Return a digest of all that was chosen: engine configuration, model, kernels and those switched off."""
+        kernels = [(s.definition, s.candidate, s.binary, s.state) for s in self.engine.kernels()]
+        threads = self.engine.stats()["threads"]
+        parts = (digest_of(self.engine.engine_config), self._fixed, threads, kernels)
+        return digest_bytes(repr(parts).encode())
+
+
+def _token(output: StepOutput) -> wire.Token:
+    if output.logprob is None:
+        return wire.Token(output.request_id, output.token_id, output.finish_reason)
+    logprob, top = output.logprob.logprob, list(output.logprob.top)
+    return wire.Token(output.request_id, output.token_id, output.finish_reason, logprob, top)
+
+
+def _as_bytes(rows: Iterator[tuple[int, int, Any]]) -> Iterator[tuple[int, int, bytes]]:
+    for sequence, position, logits in rows:
+        yield sequence, position, logits.numpy().astype("<f4", copy=False).tobytes()
+
+
+def _load_pack(path: Path) -> list[Any]:
+    from kernelwright.engine.pack_load import load_pack
+
+    return list(load_pack(path))
+
+
+def resident_bytes() -> int:
+    """Return the resident memory of this process, bytes."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
