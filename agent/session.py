@@ -42,13 +42,15 @@ class Session:
         self.ledger.emit(event)
         self._listen(event)
 
+    def tell(self, event: Event) -> None:
+        """Tell whoever listens of a fact that is recorded already."""
+        self._listen(event)
+
     def progress(self, phase: str, done: int, total: int, text: str = "") -> None:
         """Tell how far a phase is; recorded too, so that a screen in another process can follow."""
         self.emit(ProgressMade(phase=phase, done=done, total=total, text=text))
 
-    def step(
-        self, name: str, work: Callable[[], dict[str, Any]], budget_s: float | None = None
-    ) -> dict[str, Any]:
+    def step(self, name: str, work: Callable[[], dict[str, Any]], budget_s: float | None = None) -> dict[str, Any]:
         """Return the step's result: the recorded one if it is done, else what `work` returns, recorded first."""
         recorded = self.ledger.step_result(name)
         if recorded is not None:
@@ -78,7 +80,9 @@ def open_session(options: OptimizeOptions, listen: Listener, resume: bool) -> Se
         session.emit(SessionStarted())
         return session
     if not (options.out / "session.db").exists():
-        raise WrongUse(f"no session to resume in {options.out}", "Run it without --resume, or name the session's folder.")
+        raise WrongUse(
+            f"no session to resume in {options.out}", "Run it without --resume, or name the session's folder."
+        )
     ledger = Ledger.open(options.out)
     ledger.mark_interrupted()
     ledger.set_status("running")

@@ -1,4 +1,4 @@
-"""What this machine has and lacks for the main job, each with its cost and remedy. Imports no torch: it must be fast."""
+"""What this machine has and lacks for the main job, each with its cost and remedy. No torch: it must be fast."""
 
 from __future__ import annotations
 
@@ -84,13 +84,18 @@ def _bubblewrap() -> Iterator[Finding]:
     else:
         reason = (result.stderr.strip().splitlines() or ["unknown reason"])[-1]
         yield Finding(
-            name="bubblewrap", state="missing", detail=f"user namespaces are refused: {reason}", remedy=_namespace_remedy()
+            name="bubblewrap",
+            state="missing",
+            detail=f"user namespaces are refused: {reason}",
+            remedy=_namespace_remedy(),
         )
 
 
 def _namespace_remedy() -> str:
     if Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").exists():
-        return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0  (or install an AppArmor profile for bwrap)"
+        return (
+            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0  (or install an AppArmor profile for bwrap)"
+        )
     if Path("/.dockerenv").exists():
         return "Start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined."
     return "sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000"

@@ -1,0 +1,192 @@
+"""Workbench: the engine under work and what the steps share. Heavy parts start when a step needs them, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from kernelwright.agent.compose import Accepted, compose
+from kernelwright.agent.events import ProblemPosed, ProfileTaken, TargetsRanked
+from kernelwright.agent.observe import measure_engine, profile_engine
+from kernelwright.agent.pose import pose, write_problem
+from kernelwright.agent.regions import add_regions
+from kernelwright.agent.schedule import plan_targets
+from kernelwright.agent.session import Session
+from kernelwright.agent.solve import solve
+from kernelwright.agent.traffic import bytes_per_token
+from kernelwright.kernels.candidate import Candidate
+from kernelwright.profiles.profile import Ceilings, Profile
+from kernelwright.profiles.target import Target
+from kernelwright.sandbox.verdict import Verdict
+
+MAX_MODEL_LEN = 2048
+"""Context of the engines a session starts; part of the configuration that is measured and reported."""
+
+
+class Workbench:
+    """The steps of one session. A context manager: leaving it stops the engine."""
+
+    def __init__(self, session: Session) -> None:
+        from kernelwright.engine.model_slots import ModelSlots
+
+        self.session = session
+        self.slots = ModelSlots(session.options.model, MAX_MODEL_LEN)
+        self._server: Any = None
+        self._proposers: Any = None
+
+    def __enter__(self) -> Workbench:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop_engine()
+
+    # The engine: the incumbent, without packs. It is profiled, and it is the model proposer's default brain.
+
+    def engine(self) -> Any:
+        """Return a client of the running incumbent, started on first use."""
+        if self._server is None:
+            from kernelwright.engine.client import ServerProcess
+            from kernelwright.engine.server import ServeOptions
+
+            options = ServeOptions(
+                model=self.session.options.model,
+                port=0,
+                threads=self.session.options.threads,
+                max_model_len=MAX_MODEL_LEN,
+                profile_dir=self.session.folder / "traces",
+                no_packs=True,
+            )
+            self._server = ServerProcess.start(options, log=self.session.folder / "incumbent.log")
+            self._server.wait_until_healthy()
+        return self._server.client()
+
+    def stop_engine(self) -> None:
+        """Stop the incumbent, so that nothing runs beside the gate's own engines; it starts again when needed."""
+        self._proposers = None
+        if self._server is not None:
+            self._server.stop()
+            self._server = None
+
+    # The steps. Each returns what the ledger keeps.
+
+    def measure_incumbent(self) -> dict[str, Any]:
+        repeats = 3 if self.session.options.minutes >= 8 else 1
+        return measure_engine(self.engine(), repeats, self.session.options.seed)
+
+    def take_profile(self) -> dict[str, Any]:
+        from kernelwright.engine.mix import read_mix
+        from kernelwright.profiles.ceilings import measure_ceilings
+
+        session = self.session
+        session.progress("profile", 0, 2, "measuring what this machine can reach")
+        ceilings: Ceilings = measure_ceilings(session.options.threads, session.options.model.stat().st_size)
+        session.progress("profile", 1, 2, "serving the mix under the profiler")
+        capped = None if session.options.minutes >= 8 else 8
+        mix = read_mix("chat")
+        if capped:
+            mix = mix.model_copy(update={"requests": mix.requests[:4]})
+        profile = profile_engine(self.engine(), self.slots, mix, ceilings, capped, session.options.seed)
+        session.emit(ProfileTaken())
+        return profile.model_dump(mode="json")
+
+    def capture(self) -> dict[str, Any]:
+        from kernelwright.engine.capture import capture_apart
+        from kernelwright.engine.mix import read_mix
+
+        folder = self.session.folder / "captures"
+        limit = 3 if self.session.options.minutes >= 8 else 1
+        index = capture_apart(self.session.options.model, read_mix("chat"), folder, limit=limit)
+        return {"folder": str(folder), "captured": {name: len(items) for name, items in index.items()}}
+
+    def rank(self) -> dict[str, Any]:
+        from kernelwright.profiles.rank import rank_targets
+
+        contracts = self.slots.contracts()
+        uses = {name: self.slots.num_uses(name) for name in contracts}
+        targets = rank_targets(self.profile(), contracts.keys())
+        ranked = add_regions(targets, contracts.values(), uses)
+        self.session.emit(TargetsRanked())
+        return {"targets": [target.model_dump(mode="json") for target in ranked]}
+
+    def worklist(self, targets: list[dict[str, Any]]) -> Iterator[tuple[Target, float]]:
+        """Yield what to work on and for how many seconds, until the budget ends; decided anew after each."""
+        options = self.session.options
+        planned = plan_targets([Target.model_validate(t) for t in targets], options.only, self.slots.contracts())
+        for position, target in enumerate(planned):
+            done = self.session.ledger.step_result(f"solve:{target.definition}") is not None
+            if done:
+                continue
+            if self.session.budget.exhausted() is not None:
+                return
+            rest = planned[position:]
+            weight = target.share / max(sum(t.share for t in rest), 1e-9)
+            fair = self.session.budget.solve_left_s * max(weight, 1.0 / (2 * len(rest)))
+            yield target, min(fair, self.session.budget.solve_left_s)
+
+    def solve(self, target: Target, seconds: float) -> dict[str, Any]:
+        from kernelwright.agent.proposers import make_proposers
+        from kernelwright.sandbox.verify import Bench
+
+        session, options = self.session, self.session.options
+        problem = pose(target, self.slots, self.captured(target.definition), MAX_MODEL_LEN)
+        folder = session.folder / "problems" / target.definition
+        write_problem(problem, folder)
+        session.ledger.put(problem)
+        session.emit(ProblemPosed(definition=target.definition))
+        if self._proposers is None:
+            self._proposers = make_proposers(session, self.engine)
+
+        def say(text: str) -> None:
+            session.progress(f"solve:{target.definition}", 0, 0, text)
+
+        with Bench(
+            problem,
+            problem_dir=folder,
+            weights=self.slots.weights(target.definition),
+            cage=options.cage,
+            threads=options.threads,
+            cache_dir=session.folder / "cache",
+            ceilings=self.profile().ceilings,
+            on_progress=say,
+        ) as bench:
+            return solve(session, bench, problem, target, self._proposers, seconds)
+
+    def compose(self) -> dict[str, Any]:
+        contracts = self.slots.contracts()
+        lone = {t.definition: t for t in self.targets() if t.phase == "decode" and t.tokens == 1}
+        accepted = self.accepted()
+        chosen, left_out = compose(accepted, contracts, lone)
+        return {
+            "chosen": chosen,
+            "left_out": left_out,
+            "bytes_per_token": bytes_per_token(self.slots, chosen, accepted),
+        }
+
+    # What earlier steps left in the ledger.
+
+    def profile(self) -> Profile:
+        return Profile.model_validate(self.session.ledger.step_result("profile"))
+
+    def targets(self) -> list[Target]:
+        ranked = self.session.ledger.step_result("rank") or {"targets": []}
+        return [Target.model_validate(t) for t in ranked["targets"]]
+
+    def captured(self, definition: str) -> list[Any]:
+        from kernelwright.engine.capture import read_captures
+
+        return list(read_captures(self.session.folder / "captures").get(definition, ()))
+
+    def accepted(self) -> dict[str, Accepted]:
+        """Return the accepted kernels by definition, in the order in which they were solved."""
+        ledger, found = self.session.ledger, {}
+        for step in ledger.steps():
+            result = ledger.step_result(step.name) if step.name.startswith("solve:") else None
+            if result and result["candidate"]:
+                kernel = Accepted(ledger.load(result["candidate"], Candidate), ledger.load(result["verdict"], Verdict))
+                found[kernel.candidate.definition] = kernel
+        return found
+
+    def problem_folder(self, definition: str) -> Path:
+        return self.session.folder / "problems" / definition
