@@ -93,6 +93,12 @@ class Mailbox:
         seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
 
+    def fill_and_seal(self, content: bytes) -> None:
+        """Make `content` the whole of the file and seal it for good."""
+        os.ftruncate(self.fd, len(content))
+        os.pwrite(self.fd, content, 0)
+        self.seal_contents()
+
     def write(self, place: Place, tensor: torch.Tensor) -> None:
         """Copy `tensor` to `place`; shape and dtype must agree (ValueError)."""
         if tuple(tensor.shape) != place.shape or str(tensor.dtype).removeprefix("torch.") != place.dtype:

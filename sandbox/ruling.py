@@ -26,6 +26,7 @@ FAILURE: dict[str, tuple[str, Status]] = {
     "crashed": ("it crashed", "RUNTIME_ERROR"),
     "hung": ("it did not finish in time", "TIMEOUT"),
     "refused": ("it could not be loaded", "RUNTIME_ERROR"),
+    "misbehaved": ("it rang the bell out of turn", "RUNTIME_ERROR"),
 }
 
 

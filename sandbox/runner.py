@@ -1,10 +1,10 @@
 """The untrusted side: loads one candidate and calls it when the doorbell rings. Nothing it says is believed.
 
-Run inside a cage as `python -P -m kernelwright.sandbox.runner JOB_FD`. The job (JSON) names descriptors, places and
-shapes; it holds no seed, phase, tolerance, count, reference or expected value. Protocol, all through the header of
-the input mailbox and two event descriptors:
+Run inside a cage as `python -P -m kernelwright.sandbox.runner FDS`, FDS being JSON {name: descriptor}. The job (JSON in
+a sealed memory file) holds places and shapes; it holds no seed, phase, tolerance, count, reference or expected value.
+Protocol, through the header of the input mailbox and two event descriptors:
 
-    runner rings "loaded" once every weight set is bound
+    runner rings "ready" when its libraries are loaded, waits for the job, rings "loaded" once every weight set is bound
     PLAN  header holds JSON: the calls to come, by place → tensor views are built → ring
     GO    call each planned slot as the engine does → ring "done" → (incumbent: copy results out, ring "copied")
 
@@ -65,9 +65,10 @@ class Runner:
         from kernelwright.kernels.load import load_implementation
 
         candidate = Candidate.model_validate(self._job["candidate"])
+        binary = _binary_path(self._job["code_fd"]) if self._job["has_code"] else None
         definition = Definition.model_validate(self._job["definition"])
         contract = SlotContract.model_validate(self._job["contract"])
-        implementation = load_implementation(candidate, _binary_path(self._job["binary_fd"]), definition, contract)
+        implementation = load_implementation(candidate, binary, definition, contract)
         self._native = candidate.language != "python"
         return [implementation.bind(_views(self._weights, weights)) for weights in self._job["weight_sets"]]
 
@@ -119,10 +120,8 @@ def _copy_exactly(place: torch.Tensor, result: torch.Tensor) -> None:
     place.copy_(result)
 
 
-def _binary_path(fd: int | None) -> Path | None:
+def _binary_path(fd: int) -> Path:
     """Return a path that loads the sealed memory file `fd`; the loader wants a name that ends in .so."""
-    if fd is None:
-        return None
     link = Path(tempfile.mkdtemp()) / "kernel.so"
     link.symlink_to(f"/proc/self/fd/{fd}")
     return link
@@ -140,10 +139,17 @@ def _views(memory: mmap.mmap, places: dict[str, list[Any]]) -> dict[str, torch.T
 
 
 def main() -> None:
-    with os.fdopen(int(sys.argv[1]), "rb") as file:
-        job = json.loads(file.read())
+    fds = json.loads(sys.argv[1])
+    # everything heavy is loaded before the job is known, so that a runner can be started ahead of its candidate
     import torch
+    import tvm_ffi  # noqa: F401
 
+    import kernelwright.kernels.load  # noqa: F401
+
+    os.eventfd_write(fds["reply_fd"], 1)
+    os.eventfd_read(fds["bell_fd"])
+    length = os.fstat(fds["job_fd"]).st_size
+    job = {**fds, **json.loads(os.pread(fds["job_fd"], length, 0))}
     torch.set_num_threads(job["threads"])
     with torch.inference_mode():
         Runner(job).serve()

@@ -32,7 +32,7 @@ RUNNER_LIMITS = Limits()
 class RunnerFailed(Exception):
     """The runner crashed, hung or could not load: a fact about the candidate, answered with a verdict."""
 
-    def __init__(self, how: Literal["crashed", "hung", "refused"], log: str, trusted: bool) -> None:
+    def __init__(self, how: Literal["crashed", "hung", "refused", "misbehaved"], log: str, trusted: bool) -> None:
         super().__init__(how)
         self.how = how
         self.log = log
@@ -60,49 +60,59 @@ class Arm:
 
     def __init__(
         self,
-        candidate: Candidate,
-        definition: Definition,
-        contract: SlotContract,
         weights: WeightBox,
         *,
         cage: Cage,
         threads: int,
-        binary: bytes | None = None,
         env: Mapping[str, str] | None = None,
         limits: Limits = RUNNER_LIMITS,
         mailbox_bytes: int = 64 << 20,
         seal_inputs: bool = True,
-        trusted: bool = False,
     ) -> None:
-        self.candidate = candidate
         self.threads = threads
-        self.trusted = trusted
-        self.copies_late = trusted and candidate.language == "python"
+        self.trusted = False
+        self.sealed = seal_inputs
+        self._weights = weights
+        self._copies_late = False
+        self._ready = False
         self.inputs = Mailbox("inputs", HEADER_BYTES + mailbox_bytes)
         self.outputs = Mailbox("outputs", mailbox_bytes)
         self.outputs.seal_size()
-        self.sealed = seal_inputs
         if seal_inputs:
             self.inputs.seal_inputs()
         self._bell, self._reply = Doorbell(), Doorbell()
+        self._job, self._code = Mailbox("job", 1), Mailbox("code", 1)
         self._log = tempfile.TemporaryFile()
-        job = _job(candidate, definition, contract, weights, threads, self.copies_late)
         fds = {"inputs_fd": self.inputs.fd, "outputs_fd": self.outputs.fd, "weights_fd": weights.fd}
-        fds |= {"bell_fd": self._bell.fd, "reply_fd": self._reply.fd}
-        code_fd = _sealed_file(binary) if binary is not None else None
-        job_fd = _sealed_file(json.dumps({**job, **fds, "binary_fd": code_fd}).encode())
-        passed = [*fds.values(), job_fd, *([code_fd] if code_fd is not None else [])]
+        fds |= {"bell_fd": self._bell.fd, "reply_fd": self._reply.fd, "job_fd": self._job.fd, "code_fd": self._code.fd}
         variables = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **(env or {})}
         self._process = cage.spawn(
-            python_argv("kernelwright.sandbox.runner", str(job_fd)),
-            fds=passed, env=variables, limits=limits, stdout=subprocess.DEVNULL, stderr=self._log,
+            python_argv("kernelwright.sandbox.runner", json.dumps(fds)),
+            fds=list(fds.values()), env=variables, limits=limits, stdout=subprocess.DEVNULL, stderr=self._log,
         )  # fmt: skip
-        for fd in (job_fd, code_fd):
-            if fd is not None:
-                os.close(fd)
+
+    def await_ready(self, timeout_s: float = LOAD_TIMEOUT_S) -> None:
+        """Block until the runner has its libraries and waits for a job. Raises RunnerFailed."""
+        if not self._ready:
+            self._wait(timeout_s, "refused")
+            self._ready = True
+
+    def give(
+        self, candidate: Candidate, definition: Definition, contract: SlotContract, binary: bytes | None, trusted: bool
+    ) -> None:
+        """Hand the runner its one job. `trusted`: it is our incumbent, whose results may be copied after the bell."""
+        self.candidate = candidate
+        self.trusted = trusted
+        self._copies_late = trusted and candidate.language == "python"
+        job = _job_json(candidate, definition, contract, self._weights, self.threads, self._copies_late)
+        job["has_code"] = binary is not None
+        self._job.fill_and_seal(json.dumps(job).encode())
+        self._code.fill_and_seal(binary or b"")
+        self._bell.ring()
 
     def await_loaded(self, timeout_s: float = LOAD_TIMEOUT_S) -> None:
         """Block until every weight set is bound. Raises RunnerFailed."""
+        self.await_ready(timeout_s)
         self._wait(timeout_s, "refused")
 
     def isolation(self) -> tuple[Level, dict[str, str]]:
@@ -126,12 +136,14 @@ class Arm:
 
     def go(self, timeout_s: float) -> float:
         """Run the planned calls once; return wall seconds from doorbell to "done". Raises RunnerFailed."""
+        if self._reply.drain():
+            raise RunnerFailed("misbehaved", self.log(), self.trusted)
         start = time.perf_counter()
         self._bell.ring()
         answer = self._reply.wait(timeout_s, self._process.pidfd)
         elapsed = time.perf_counter() - start
         self._judge_answer(answer, "crashed")
-        if self.copies_late:
+        if self._copies_late:
             self._wait(timeout_s, "crashed")
         return elapsed
 
@@ -153,7 +165,7 @@ class Arm:
         if self._process.alive and self.inputs.fd >= 0:
             self.inputs.memory[: HEADER.size] = HEADER.pack(EXIT, 0)
         self._process.kill()
-        for thing in (self.inputs, self.outputs, self._bell, self._reply, self._log):
+        for thing in (self.inputs, self.outputs, self._job, self._code, self._bell, self._reply, self._log):
             thing.close()
 
     def _wait(self, timeout_s: float, how: Literal["crashed", "refused"]) -> None:
@@ -195,7 +207,7 @@ def lay_out(
     return calls, inside.end, outside.end
 
 
-def _job(
+def _job_json(
     candidate: Candidate, definition: Definition, contract: SlotContract, weights: WeightBox, threads: int, late: bool
 ) -> dict[str, Any]:
     # the reference stays outside: a runner gets the interface and nothing that says what is right
@@ -214,11 +226,3 @@ def _call_json(call: Call) -> dict[str, Any]:
     groups = {"inputs": call.inputs, "aliased": call.aliased, "outputs": call.outputs}
     tables = {key: {n: p.to_json() for n, p in places.items()} for key, places in groups.items()}
     return {"slot": call.slot, "scalars": call.scalars, **tables}
-
-
-def _sealed_file(content: bytes) -> int:
-    box = Mailbox("file", 1)
-    os.ftruncate(box.fd, len(content))
-    os.pwrite(box.fd, content, 0)
-    box.seal_contents()
-    return box.fd

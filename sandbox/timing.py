@@ -101,15 +101,22 @@ class Timer:
                 exchange.load(i, inputs, self._rng.getrandbits(50))
         order = (0, 1) if self._rng.random() < 0.5 else (1, 0)
         seconds = [0.0, 0.0]
+        answers: list[list[Answer]] = [[], []]
         for which in order:
             seconds[which] = self._time_one(which, result)
-        answers = [[e.collect(i, t) for i, t in enumerate(tensors)] for e in self._arms]
+            answers[which] = self._collect(self._arms[which], tensors)
         if self._controls.judge_timed and not result.trouble:
             result.trouble = _compare(answers[0], answers[1])
             if keep:
                 i = self._rng.randrange(len(tensors))
                 result.samples.append((i, tensors[i], answers[0][i], answers[1][i]))
         return seconds[0] / len(tensors), seconds[1] / len(tensors)
+
+    def _collect(self, exchange: Exchange, tensors: list[Tensors]) -> list[Answer]:
+        """Take the results right after the bell, in random order: whoever rang early is met unfinished."""
+        order = self._rng.sample(range(len(tensors)), len(tensors))
+        found = {i: exchange.collect(i, tensors[i]) for i in order}
+        return [found[i] for i in range(len(tensors))]
 
     def _time_one(self, which: int, result: TimedLaunch) -> float:
         arm, candidate = self._arms[which].arm, self._arms[1].arm

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.kernels.candidate import Candidate, PackedTensor
+from kernelwright.kernels.candidate import PackedTensor
 from kernelwright.kernels.definition import DTYPES
 from kernelwright.kernels.problem import Problem
-from kernelwright.sandbox.cage import Cage
 from kernelwright.sandbox.cases import Case, WeightSets, complete_axes, draw_case, hidden_shapes
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors, draw_activations
@@ -22,7 +20,6 @@ from kernelwright.sandbox.ruling import Ruling
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm, lay_out
 from kernelwright.sandbox.timing import TimedLaunch, Timer, find_busy_after_done, used_too_much_cpu
-from kernelwright.sandbox.weights import WeightBox
 
 if TYPE_CHECKING:
     import torch
@@ -43,10 +40,7 @@ class TrialSetup:
     judge: Judge
     sets: WeightSets
     weights: list[dict[str, torch.Tensor]]
-    box: WeightBox
-    cage: Cage
     threads: int
-    env: dict[str, str]
     controls: Controls
     timeout_s: float
 
@@ -73,30 +67,6 @@ class TrialSetup:
         smallest = min(shapes, key=lambda s: sum(s.values()))
         needs.append(max(lay_out(definition, contract, [(0, self.axes(smallest), {})] * RACE_REPEATS)[1:]))
         return max(needs) + (1 << 20)
-
-    def start(self, candidate: Candidate, binary: bytes | None) -> Arm:
-        """Start one runner and wait until it has loaded. Raises RunnerFailed."""
-        arm = self.launch(candidate, binary)
-        try:
-            arm.await_loaded()
-        except BaseException:
-            arm.close()
-            raise
-        return arm
-
-    def launch(self, candidate: Candidate, binary: bytes | None) -> Arm:
-        return Arm(
-            candidate, self.problem.definition, self.problem.contract, self.box, cage=self.cage, threads=self.threads,
-            binary=binary, env=self.env, mailbox_bytes=self.mailbox_bytes(), seal_inputs=self.controls.protect_inputs, trusted=candidate == self.problem.incumbent,
-        )  # fmt: skip
-
-    @contextlib.contextmanager
-    def start_pair(self, candidate: Candidate, binary: bytes | None) -> Iterator[tuple[Arm, Arm]]:
-        """Start both runners side by side, as loading takes seconds."""
-        with self.launch(self.problem.incumbent, None) as incumbent, self.launch(candidate, binary) as arm:
-            incumbent.await_loaded()
-            arm.await_loaded()
-            yield incumbent, arm
 
 
 @dataclass(slots=True)
@@ -148,7 +118,7 @@ class Trial:
         return not self.ruling.settled
 
     def try_races(self, case: Case) -> bool:
-        """Repeat calls at several thread counts, inputs taking turns; equal inputs must give equal bits at each count."""
+        """Repeat calls at several thread counts, inputs taking turns; at each count equal inputs give equal bits."""
         assert self.ruling is not None
         axes = self.setup.axes(case.axes)
         cases = [Case(f"{case.name}-{i}", case.axes, case.slot, case.distribution) for i in range(5)]

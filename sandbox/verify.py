@@ -34,6 +34,7 @@ from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, draw_weights
 from kernelwright.sandbox.judge import Judge
 from kernelwright.sandbox.ruling import Ruling, write_verdict
+from kernelwright.sandbox.runners import Runners
 from kernelwright.sandbox.stats import Launch, bootstrap, calibrate_floor, decide
 from kernelwright.sandbox.supervisor import Arm, RunnerFailed
 from kernelwright.sandbox.trial import Trial, TrialSetup
@@ -43,6 +44,7 @@ from kernelwright.sandbox.weights import WeightBox
 if TYPE_CHECKING:
     import torch
 
+ALL_ON = Controls()
 SEARCH_PAIRS = 16
 CONFIRM_LAUNCHES = 5
 CONFIRM_PAIRS = 12
@@ -62,7 +64,7 @@ class Bench:
         self, problem: Problem, *, problem_dir: Path, weights: Sequence[Mapping[str, torch.Tensor]],
         cage: str = "bubblewrap", threads: int, cache_dir: Path, ceilings: Ceilings | None = None,
         env: Mapping[str, str] | None = None, on_progress: Callable[[str], None] | None = None,
-        controls: Controls = Controls(), call_timeout_s: float = 20.0,
+        controls: Controls = ALL_ON, call_timeout_s: float = 20.0,
     ) -> None:  # fmt: skip
         if not weights:
             raise WrongUse(
@@ -77,16 +79,21 @@ class Bench:
         self._box = WeightBox(whole)
         self._setup = TrialSetup(
             problem=problem, problem_dir=problem_dir, judge=Judge(problem, whole, controls), sets=self._sets,
-            weights=whole, box=self._box, cage=self._cage, threads=threads, env=dict(env or {}), controls=controls,
-            timeout_s=call_timeout_s,
+            weights=whole, threads=threads, controls=controls, timeout_s=call_timeout_s,
+        )  # fmt: skip
+        self._runners = Runners(
+            problem, self._box, cage=self._cage, threads=threads, env=dict(env or {}),
+            mailbox_bytes=self._setup.mailbox_bytes(), seal_inputs=controls.protect_inputs,
         )  # fmt: skip
         self._incumbent: Arm | None = None
+        self._runners.prepare(2)
 
     def calibrate(self, pairs: int = CALIBRATE_PAIRS) -> float:
         """Time the incumbent against itself in two cages; return and keep this host's A/A floor (0.01 = 1 %)."""
         self._say("timing the incumbent against itself")
-        with self._setup.start(self._problem.incumbent, None) as second:
+        with self._runners.start(self._problem.incumbent, None) as second:
             trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
+            self._runners.settle()
             launch = trial.time(pairs).launch()
         self._floor = calibrate_floor([launch], pairs=SEARCH_PAIRS)
         return self._floor
@@ -97,13 +104,15 @@ class Bench:
         binary = self._prepare(candidate, ruling)
         if not ruling.settled:
             try:
-                with self._setup.start(candidate, binary) as arm:
+                with self._runners.start(candidate, binary) as arm:
                     trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
                     if trial.judge_all(search_cases(self._problem, candidate, self._sets, trial.key)):
+                        self._runners.settle()
                         launch = trial.time_and_judge(SEARCH_PAIRS)
                         self._decide(ruling, [launch] if launch else [])
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
+        self._runners.prepare()
         return self._write(ruling)
 
     def confirm(self, candidate: Candidate) -> Verdict:
@@ -125,7 +134,7 @@ class Bench:
         return self._write(ruling)
 
     def _confirm_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling, number: int) -> list[Launch]:
-        with self._setup.start_pair(candidate, binary) as (incumbent, arm):
+        with self._runners.start_pair(candidate, binary) as (incumbent, arm):
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             cases = confirm_cases(self._problem, candidate, self._sets, trial.key)
             mine = cases[number::CONFIRM_LAUNCHES]
@@ -182,7 +191,7 @@ class Bench:
     def _incumbent_arm(self) -> Arm:
         if self._incumbent is None:
             self._say("starting the incumbent")
-            self._incumbent = self._setup.start(self._problem.incumbent, None)
+            self._incumbent = self._runners.start(self._problem.incumbent, None)
         return self._incumbent
 
     def _answer_failure(self, ruling: Ruling, failure: RunnerFailed) -> None:
@@ -198,6 +207,7 @@ class Bench:
         if self._incumbent is not None:
             self._incumbent.close()
             self._incumbent = None
+        self._runners.close()
         self._box.close()
 
     def __enter__(self) -> Bench:
