@@ -68,10 +68,10 @@ def tabulate_targets(targets: Sequence[Target]) -> Table:
     return Table("Targets", header, tuple(rows), 3, notes)
 
 
-def format_markdown(table: Table) -> str:
-    """Return `table` as Markdown with a trailing newline."""
+def format_markdown(table: Table, level: int = 2) -> str:
+    """Return `table` as Markdown with a trailing newline, its title a heading of `level`."""
     marks = ["---" if i < table.num_text else "---:" for i in range(len(table.header))]
-    lines = [f"## {table.title}", "", _line(table.header), _line(marks), *map(_line, table.rows), ""]
+    lines = [f"{'#' * level} {table.title}", "", _line(table.header), _line(marks), *map(_line, table.rows), ""]
     lines += [f"- {note}" for note in table.notes]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -99,7 +99,9 @@ def print_table(table: Table, file: TextIO | None = None) -> None:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    """Return one row; a cell may come from a model or a compiler and must not break out of its place."""
+    plain = (" ".join(cell.split()).replace("|", "\\|").replace("<", "&lt;") for cell in cells)
+    return "| " + " | ".join(plain) + " |"
 
 
 def _percent(part: int, whole: int) -> str:
