@@ -136,28 +136,28 @@ def draw_attempts(report: Report) -> str | None:
 
 
 def draw_pairs(report: Report) -> str | None:
-    """Draw every paired ratio of each accepted kernel, its median and its interval."""
-    pairs = {name: ratios for name, ratios in (report.get("pairs") or {}).items() if ratios}
-    if not pairs:
+    """Draw each accepted kernel's interval and, where they were kept, its paired ratios."""
+    kernels = {k["definition"]: k for k in report.get("accepted") or [] if k.get("ratio") and k.get("interval")}
+    if not kernels:
         return None
-    accepted = {kernel["definition"]: kernel for kernel in report.get("accepted") or []}
-    names = sorted(pairs, key=lambda name: sorted(pairs[name])[len(pairs[name]) // 2])
+    ratios = {name: [math.exp(x) for x in (report.get("pairs") or {}).get(name) or []] for name in kernels}
+    names = sorted(kernels, key=lambda name: kernels[name]["ratio"])
     with _figure("pairs", WIDTH, 0.9 + 0.42 * len(names)) as (figure, finish):
         axes = figure.subplots()
         for i, name in enumerate(names):
-            ratios = [math.exp(value) for value in pairs[name]]
             # a fixed spread by rank, not by chance: the same report gives the same picture
-            heights = [i + 0.26 * math.sin(2.4 * k) for k in range(len(ratios))]
-            axes.plot(ratios, heights, "o", ms=4, color=BLUE, alpha=0.45, mew=0)
-            interval = accepted.get(name, {}).get("interval")
-            if interval:
-                axes.plot(interval, [i, i], color=INK, lw=1.6, marker="|", ms=15, mew=1.6, zorder=3)
-                low, high = (f"{end:#.3g}".rstrip(".") for end in interval)
-                text = f"[{low}, {high}]"
-                axes.annotate(text, (max(ratios), i), (7, 0), textcoords="offset points", va="center", fontsize=9)
+            heights = [i + 0.26 * math.sin(2.4 * k) for k in range(len(ratios[name]))]
+            axes.plot(ratios[name], heights, "o", ms=4, color=BLUE, alpha=0.45, mew=0)
+            interval = kernels[name]["interval"]
+            axes.plot(interval, [i, i], color=INK, lw=1.6, marker="|", ms=15, mew=1.6, zorder=3)
+            low, high = (f"{end:#.3g}".rstrip(".") for end in interval)
+            right = max(*ratios[name], *interval)
+            axes.annotate(f"[{low}, {high}]", (right, i), (7, 0), textcoords="offset points", va="center", fontsize=9)
         axes.axvline(1.0, color=RED, lw=1.2)
-        axes.set_yticks(range(len(names)), [f"{_plain(name)}  (n={len(pairs[name])})" for name in names])
-        _scale_ratios(axes, "x", [math.exp(value) for name in names for value in pairs[name]], room=0.22)
+        counts = [kernels[name].get("n") or len(ratios[name]) for name in names]
+        axes.set_yticks(range(len(names)), [f"{_plain(k)}  (n={n})" for k, n in zip(names, counts, strict=True)])
+        shown = [x for name in names for x in (*ratios[name], *kernels[name]["interval"])]
+        _scale_ratios(axes, "x", shown, room=0.22)
         axes.set_xlabel("incumbent time ÷ kernel time")
         axes.grid(True, axis="x")
         axes.tick_params(length=0)
@@ -166,7 +166,7 @@ def draw_pairs(report: Report) -> str | None:
 
 def draw_kl(report: Report) -> str | None:
     """Draw how the KL divergence of single tokens is spread, per phase, on a logarithmic scale."""
-    histograms = {p: h for p, h in (report.get("kl_histogram") or {}).items() if p in PHASES and sum(h["counts"])}
+    histograms = {p: h for p, h in (report.get("kl_histogram") or {}).items() if h and sum(h["counts"])}
     if not histograms:
         return None
     with _figure("kl", WIDTH, 2.7) as (figure, finish):
@@ -175,7 +175,7 @@ def draw_kl(report: Report) -> str | None:
             edges = list(histogram["edges"])
             if edges[0] <= 0.0:
                 edges[0] = edges[1] / 10  # a bin that starts at 0 has no left end on a logarithmic axis
-            axes.stairs(histogram["counts"], edges, fill=True, color=PHASES[phase], alpha=0.85)
+            axes.stairs(histogram["counts"], edges, fill=True, color=PHASES.get(phase, PURPLE), alpha=0.85)
             facts = (report.get("fidelity") or {}).get(phase) or {}
             told = [f"{phase}, {sum(histogram['counts']):,} tokens"]
             for key, name, dashes in (("mean_kld", "mean", "-"), ("null_kld", "null", ":")):

@@ -52,10 +52,11 @@ def evidence_line(report: Report) -> tuple[tuple[str, str], ...]:
     """Return (label, value) of what every figure stands on: machine, model, command, how it ended, session, branch."""
     rows = [
         ("machine", describe_machine(report) or NOT_RECORDED),
-        ("model", str(report.get("model") or NOT_RECORDED)),
-        ("command", str(report.get("command") or NOT_RECORDED)),
+        ("model", str(report.get("model") or (report.get("profile") or {}).get("model") or NOT_RECORDED)),
+        ("command", describe_command(report) or NOT_RECORDED),
         ("ended", ": ".join(str(report[k]) for k in ("status", "reason") if report.get(k)) or NOT_RECORDED),
         ("session", str(report.get("session") or NOT_RECORDED)),
+        ("gate", _describe_gate(report)),
         ("branch", str(report.get("branch") or "none: nothing was committed")),
     ]
     if report.get("commit"):
@@ -76,6 +77,22 @@ def describe_machine(report: Report) -> str | None:
     )
 
 
+def describe_command(report: Report) -> str | None:
+    """Return the command as given or, where only its arguments were kept, these; None when neither was."""
+    if report.get("command"):
+        return str(report["command"])
+    arguments = {name: value for name, value in (report.get("arguments") or {}).items() if value not in (None, [], "")}
+    told = ", ".join(f"{name}={value}" for name, value in sorted(arguments.items()))
+    return f"kernelwright optimize ({told})" if told else None
+
+
+def _describe_gate(report: Report) -> str:
+    gate = report.get("gate")
+    if not gate:
+        return "no ruling recorded"
+    return ("passed" if gate.get("passed") else "not passed") + (f": {gate['reason']}" if gate.get("reason") else "")
+
+
 def describe_ratio(facts: Report | None) -> str | None:
     """Return e.g. `3.40× [3.34, 3.46], n=24, 3 launches`; None unless ratio, interval and n are all there."""
     if not facts or not facts.get("ratio") or not facts.get("interval") or not facts.get("n"):
@@ -87,7 +104,7 @@ def describe_ratio(facts: Report | None) -> str | None:
 def find_lacks(report: Report, facts: Report) -> str:
     """Return what a ratio would need to be shown and does not have, in words; empty when nothing lacks."""
     needs = {
-        "interval or n": describe_ratio(facts), "machine": report.get("machine"), "command": report.get("command"),
+        "interval or n": describe_ratio(facts), "machine": report.get("machine"), "command": describe_command(report),
     }  # fmt: skip
     return " and ".join(name for name, there in needs.items() if not there)
 
@@ -110,7 +127,9 @@ def _ratio_figure(label: str, report: Report, phase: str) -> Figure:
 
 def stands_on(report: Report) -> str:
     """Return one sentence that names the machine and the command behind a section's figures."""
-    return f"{describe_machine(report) or 'machine not recorded'} · `{report.get('command') or 'command not recorded'}`"
+    return (
+        f"{describe_machine(report) or 'machine not recorded'} · `{describe_command(report) or 'command not recorded'}`"
+    )
 
 
 def show_times(ratio: float) -> str:

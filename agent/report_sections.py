@@ -61,6 +61,10 @@ def engine_section(report: Report) -> Section:
              show_interval(facts["interval"]), str(facts["n"]), str(facts.get("launches") or NOT_RECORDED))
         )  # fmt: skip
     header = ("phase", "incumbent tok/s", "patched tok/s", "ratio", "95 % interval", "n", "launches")
+    gate = report.get("gate")
+    if gate and not gate.get("passed"):
+        reason = gate.get("reason") or "no reason recorded"
+        missing.append(f"The gate did not pass ({reason}): these figures are of a stack that was not committed.")
     points = []
     compiled = engine.get("compiled") or {}
     if compiled.get("decode_tok_s"):
@@ -84,14 +88,13 @@ def engine_section(report: Report) -> Section:
 def fidelity_section(report: Report) -> Section:
     fidelity = report.get("fidelity") or {}
     rows, missing = [], []
-    for phase in ("decode", "prefill"):
+    for phase in ("decode", *(name for name in fidelity if name not in ("decode", "prefill")), "prefill"):
         facts = fidelity.get(phase)
         if not facts:
             missing.append(f"The {phase} phase was not scored: nothing is known about its outputs.")
             continue
         rows.append((phase, *(_show(facts.get(key), form) for key, form in FIDELITY_COLUMNS.values())))
-    drawn = [phase for phase in ("decode", "prefill") if (report.get("kl_histogram") or {}).get(phase)]
-    if rows and not drawn:
+    if rows and not any((report.get("kl_histogram") or {}).values()):
         missing.append("The spread over single tokens was not recorded.")
     told = bool(rows)
     return Section(
@@ -125,21 +128,14 @@ def kernels_section(report: Report) -> Section:
     if not accepted:
         why = "No kernel was accepted." if accepted is not None else "The session ended before a kernel was decided on."
         return Section("Kernels accepted", missing=(why,))
-    rows, missing = [], []
-    for kernel in accepted:
-        facts = {**kernel, "n": kernel.get("n") or len((report.get("pairs") or {}).get(kernel["definition"]) or [])}
-        lacks = find_lacks(report, facts)
-        if lacks:
-            missing.append(f"The ratio of {kernel['definition']} is not shown: {lacks} not recorded.")
-        ratio = ("not shown", "", "") if lacks else (
-            show_times(facts["ratio"]), show_interval(facts["interval"]), str(facts["n"])
-        )  # fmt: skip
-        gain = kernel.get("gain_over_default")
-        rows.append(
-            (kernel["definition"], f"{kernel['author']} ({kernel['proposer']})", *ratio,
-             show_times(gain) if gain else NOT_RECORDED, _show(kernel.get("attempts_judged"), ",d"),
-             _show(kernel.get("attempts_rejected"), ",d"), _show(kernel.get("hits"), ",d"))
-        )  # fmt: skip
+    lacking = {k["definition"]: lacks for k in accepted if (lacks := find_lacks(report, _count_pairs(report, k)))}
+    missing = [f"The ratio of {name} is not shown: {lacks} not recorded." for name, lacks in lacking.items()]
+    if not report.get("pairs"):
+        missing.append("The single pairs of the confirm timing were not kept.")
+    points = [NOTE_KERNELS]
+    points += [
+        f"Accepted, but left out of the stack: {k} ({why})." for k, why in (report.get("left_out") or {}).items()
+    ]
     header = (
         "definition", "author (proposer)", "ratio", "95 % interval", "n", "over family default", "judged", "rejected",
         "hits",
@@ -147,15 +143,35 @@ def kernels_section(report: Report) -> Section:
     return Section(
         "Kernels accepted",
         lead=("Kernel-level: incumbent time ÷ kernel time in confirm, paired, in identical cages.",),
-        pictures=() if missing else (("pairs", CAPTION_PAIRS),),
-        tables=_tables(Table("Accepted", header, tuple(rows), 2)),
-        points=(NOTE_KERNELS,),
+        pictures=() if lacking else (("pairs", CAPTION_PAIRS),),
+        tables=_tables(Table("Accepted", header, tuple(_kernel_row(report, k) for k in accepted), 2)),
+        points=tuple(points),
         missing=tuple(missing),
         evidence=stands_on(report),
     )
 
 
-CAPTION_PAIRS = "Every pair of the confirm timing: one dot a pair, bracket the interval, red line equal."
+def _kernel_row(report: Report, kernel: Report) -> tuple[str, ...]:
+    facts = _count_pairs(report, kernel)
+    ratio = ("not shown", "", "")
+    if not find_lacks(report, facts):
+        ratio = (show_times(facts["ratio"]), show_interval(facts["interval"]), str(facts["n"]))
+    gain = kernel.get("gain_over_default")
+    return (
+        kernel["definition"],
+        f"{kernel['author']} ({kernel['proposer']})",
+        *ratio,
+        show_times(gain) if gain else NOT_RECORDED,
+        *(_show(kernel.get(key), ",d") for key in ("attempts_judged", "attempts_rejected", "hits")),
+    )
+
+
+def _count_pairs(report: Report, kernel: Report) -> Report:
+    """Return `kernel` with its `n`, counted from the pairs where it is not told."""
+    return {**kernel, "n": kernel.get("n") or len((report.get("pairs") or {}).get(kernel["definition"]) or [])}
+
+
+CAPTION_PAIRS = "The confirm timing: bracket the interval, red line equal, one dot a pair where pairs were kept."
 NOTE_KERNELS = (
     "`over family default`: time of the family's default point ÷ time of the accepted one, what the search itself "
     "brought. `hits`: calls that the kernel served in the final gate."
@@ -277,6 +293,9 @@ def limits_section(report: Report) -> Section:
     idle = [k["definition"] for k in report.get("accepted") or [] if not k.get("hits")]
     if idle:
         points.append(f"No hit in the final gate is recorded for: {', '.join(idle)}.")
+    provisional = [k["definition"] for k in report.get("accepted") or [] if k.get("provisional")]
+    if provisional:
+        points.append(f"Provisional, not every check of the judge has run on them: {', '.join(provisional)}.")
     return Section("What this report does not say", points=tuple(points))
 
 

@@ -137,6 +137,28 @@ def test_every_part_may_be_missing_on_its_own(report: dict[str, Any]) -> None:
     assert "<svg" in render_html({"kl_histogram": report["kl_histogram"]}, "title")
 
 
+def test_arguments_stand_in_for_the_command(report: dict[str, Any]) -> None:
+    report["arguments"] = {"minutes": 2.0, "threads": 2, "repo": None}
+    del report["command"]
+    text = render_markdown(report)
+    assert "- command: `kernelwright optimize (minutes=2.0, threads=2)`" in text
+    assert "3.41×" in text
+
+
+def test_a_gate_that_did_not_pass_is_said_beside_its_figures(report: dict[str, Any]) -> None:
+    text = render_markdown(report | {"gate": {"passed": False, "reason": "mean KLD of decode"}})
+    assert "- gate: `not passed: mean KLD of decode`" in text
+    assert "The gate did not pass (mean KLD of decode)" in text
+    assert "- gate: `passed`" in render_markdown(report | {"gate": {"passed": True, "reason": None}})
+
+
+def test_kernels_outside_the_stack_and_provisional_ones_are_named(report: dict[str, Any]) -> None:
+    report["accepted"][0]["provisional"] = True
+    text = render_markdown(report | {"left_out": {"q4_1_mlp_block": "slower than its ops"}})
+    assert "left out of the stack: q4_1_mlp_block (slower than its ops)" in text
+    assert "not every check of the judge has run on them: q4_1_linear_n960_k576" in text
+
+
 def test_nothing_accepted_is_an_answer(report: dict[str, Any]) -> None:
     text = render_markdown(report | {"accepted": [], "pairs": {}})
     assert "No kernel was accepted." in text

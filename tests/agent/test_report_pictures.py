@@ -56,10 +56,14 @@ def test_slots_without_a_model_are_left_out_of_the_roofline(report: dict[str, An
 
 
 def test_ratios_near_one_still_have_ticks() -> None:
-    report = {"pairs": {"a": [math.log(1.02), math.log(1.03), math.log(1.04)]}}
+    kernel = {"definition": "a", "ratio": 1.03, "interval": [1.02, 1.04]}
+    report = {"accepted": [kernel], "pairs": {"a": [math.log(1.02), math.log(1.03), math.log(1.04)]}}
     svg = draw_pairs(report)
     assert svg and len(re.findall(r"1(?:\.\d+)?×", words(svg))) >= 3
     assert "a (n=3)" in re.sub(r"\s+", " ", words(svg))
+    alone = draw_pairs({"accepted": [kernel | {"n": 40}]})
+    assert alone and "[1.02, 1.04]" in words(alone) and "n=40" in words(alone)
+    assert draw_pairs({"accepted": [kernel | {"interval": None}], "pairs": report["pairs"]}) is None
 
 
 def test_one_attempt_and_one_phase_are_enough(report: dict[str, Any]) -> None:
