@@ -1,0 +1,224 @@
+"""Is the incumbent honest? The embedded engine without packs against `transformers`, float32, on the same weights.
+
+    python benchmarks/incumbent.py [--model FILE.gguf] [--pairs 6] [--threads N] [--prompts 20]
+
+Speed: batch-1 decode (prompt 128, 128 tokens) and prefill (512 tokens), in process, both sides in this one process in ABBA
+order, so that a slow moment of the machine falls on both. Text: greedy continuations of 20 prompts, 64 tokens each; a
+difference counts as a tie where the reference itself is undecided (its two best logits less than 1e-3 apart).
+Prints a table, then one JSON object as the last line. Exit code 1 when the engine is below 0.9 of `transformers` or a
+text differs otherwise than by a tie.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.engine.gguf import dequantize, read_gguf, unpermute
+from kernelwright.engine.llm import LLMEngine
+from kernelwright.engine.sequence import SamplingParams
+from kernelwright.engine.weights import find_default_model
+
+PROMPT, DECODE, PREFILL = 128, 128, 512
+GREEDY_TOKENS, TIE_MARGIN, NEEDED = 64, 1e-3, 0.9
+PROMPTS = (
+    "The capital of France is", "Once upon a time there was a", "def fibonacci(n):\n    ", "The three laws of motion are",
+    "Photosynthesis is the process by which", "To make a good cup of tea, you", "SELECT name FROM users WHERE",
+    "The quick brown fox", "In 1969, the first human", "Water boils at", "La capitale de l'Italie est", "import numpy as np\n",
+    "Dear Sir or Madam,\n\nI am writing to", "Q: What is 17 + 25?\nA:", "The history of the Roman Empire begins",
+    "Roses are red,", "A binary search tree is", "My favourite book is", "The stock market today", "<html>\n<head>\n",
+)  # fmt: skip
+
+
+def main(arguments: list[str]) -> int:
+    """Run the comparison and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--model", type=Path)
+    parser.add_argument("--pairs", type=int, default=6)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--prompts", type=int, default=len(PROMPTS))
+    options = parser.parse_args(arguments)
+    path = options.model or find_default_model(lambda text: print(text, file=sys.stderr))
+    engine = LLMEngine(path, threads=options.threads, max_num_seqs=4, num_pages=256)
+    reference = load_reference(path, engine)
+    result = {
+        "model": engine.config.name,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "pairs": options.pairs,
+        "level": "in process",
+        **measure(engine, reference, options.pairs),
+        "greedy": compare_texts(engine, reference, PROMPTS[: options.prompts]),
+    }
+    report(result)
+    print(json.dumps(result))
+    fast = min(result["decode"]["ratio"], result["prefill"]["ratio"]) >= NEEDED
+    return 0 if fast and not result["greedy"]["different"] else 1
+
+
+def load_reference(path: Path, engine: LLMEngine) -> Any:
+    """Return transformers' LlamaForCausalLM in float32 with the tensors of the GGUF file, as our own reader gives them."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    c = engine.config
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=c.vocab, hidden_size=c.hidden, intermediate_size=c.ffn, num_hidden_layers=c.num_layers,
+            num_attention_heads=c.num_heads, num_key_value_heads=c.num_kv_heads, head_dim=c.head_dim,
+            max_position_embeddings=c.context_length, rms_norm_eps=c.eps, attn_implementation="sdpa",
+            rope_parameters={"rope_type": "default", "rope_theta": c.rope_base}, tie_word_embeddings=True, dtype="float32",
+        )
+    )  # fmt: skip
+    file = read_gguf(path)
+    heads = {"attn_q": c.num_heads, "attn_k": c.num_kv_heads}
+    names = {
+        "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+        "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+        "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    }  # fmt: skip
+    ends = {"token_embd": "embed_tokens", "output_norm": "norm"}
+    state = {f"model.{theirs}.weight": dequantize(file.tensors[f"{ours}.weight"]) for ours, theirs in ends.items()}
+    for layer in range(c.num_layers):
+        for ours, theirs in names.items():
+            weight = file.tensors[f"blk.{layer}.{ours}.weight"]
+            weight = unpermute(weight, heads[ours]) if ours in heads else weight
+            state[f"model.layers.{layer}.{theirs}.weight"] = dequantize(weight)
+    state["lm_head.weight"] = dequantize(file.tensors.get("output.weight", file.tensors["token_embd.weight"]))
+    model.load_state_dict(state, strict=True)
+    return model.eval()
+
+
+def measure(engine: LLMEngine, reference: Any, pairs: int) -> dict[str, Any]:
+    """Return decode and prefill speeds of both, with the ratio ours ÷ theirs as the median over the ABBA pairs."""
+    generator = torch.Generator().manual_seed(1)
+    prompt = torch.randint(100, engine.config.vocab, (PREFILL,), generator=generator).tolist()
+    sides: dict[str, tuple[Callable[[], float], Callable[[], float], int]] = {
+        "decode": (lambda: our_decode(engine, prompt), lambda: their_decode(reference, prompt), DECODE - 1),
+        "prefill": (lambda: our_prefill(engine, prompt), lambda: their_prefill(reference, prompt), PREFILL),
+    }
+    result = {}
+    for name, (ours, theirs, tokens) in sides.items():
+        ours(), theirs()  # first calls bind weights and fill caches
+        times: list[tuple[float, float]] = []
+        for pair in range(pairs):
+            if pair % 2:
+                second = theirs()
+                times.append((ours(), second))
+            else:
+                times.append((ours(), theirs()))
+            print(f"{name} {pair + 1}/{pairs}: {times[-1][0]:.2f} s, {times[-1][1]:.2f} s", file=sys.stderr)
+        logs = [math.log(b / a) for a, b in times]
+        result[name] = {
+            "engine_tok_s": round(tokens / statistics.median(a for a, _ in times), 2),
+            "transformers_tok_s": round(tokens / statistics.median(b for _, b in times), 2),
+            "ratio": round(math.exp(statistics.median(logs)), 4),
+            "ratios": [round(math.exp(x), 3) for x in sorted(logs)],
+            "n": pairs,
+        }
+    return result
+
+
+def our_decode(engine: LLMEngine, prompt: list[int]) -> float:
+    """Return the seconds from the first token to the last of DECODE tokens."""
+    engine.add_request("decode", prompt[:PROMPT], SamplingParams(max_tokens=DECODE, ignore_eos=True))
+    engine.step()
+    start = time.perf_counter()
+    while engine.has_work():
+        engine.step()
+    return time.perf_counter() - start
+
+
+@torch.inference_mode()
+def their_decode(model: Any, prompt: list[int]) -> float:
+    """The same with transformers: its own cache, one token a step, greedy."""
+    out = model(torch.tensor([prompt[:PROMPT]]), use_cache=True, logits_to_keep=1)
+    token = out.logits[:, -1].argmax(dim=-1, keepdim=True)
+    start = time.perf_counter()
+    for _ in range(DECODE - 1):
+        out = model(token, past_key_values=out.past_key_values, use_cache=True, logits_to_keep=1)
+        token = out.logits[:, -1].argmax(dim=-1, keepdim=True)
+        token.item()  # a server must look at each token before it goes on
+    return time.perf_counter() - start
+
+
+def our_prefill(engine: LLMEngine, prompt: list[int]) -> float:
+    """Return the seconds to the first token of a PREFILL-token prompt."""
+    engine.add_request("prefill", prompt, SamplingParams(max_tokens=1))
+    start = time.perf_counter()
+    engine.step()
+    return time.perf_counter() - start
+
+
+@torch.inference_mode()
+def their_prefill(model: Any, prompt: list[int]) -> float:
+    """The same with transformers, logits of the last token only."""
+    start = time.perf_counter()
+    model(torch.tensor([prompt]), use_cache=True, logits_to_keep=1).logits.argmax(dim=-1).item()
+    return time.perf_counter() - start
+
+
+def compare_texts(engine: LLMEngine, reference: Any, prompts: tuple[str, ...]) -> dict[str, Any]:
+    """Return how many greedy continuations are equal, tied or different, and where the first difference is."""
+    counts: dict[str, Any] = {"prompts": len(prompts), "tokens": GREEDY_TOKENS, "equal": 0, "ties": 0, "different": 0}
+    for prompt in prompts:
+        ids = engine.tokenizer.encode(prompt)
+        ours = greedy(engine, ids)
+        theirs, margins = their_greedy(reference, ids)
+        at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), None)
+        if at is None:
+            counts["equal"] += 1
+        elif margins[at] < TIE_MARGIN:
+            counts["ties"] += 1
+        else:
+            counts["different"] += 1
+            print(f"differs at token {at}, margin {margins[at]:.2e}: {prompt!r}", file=sys.stderr)
+    return counts
+
+
+def greedy(engine: LLMEngine, ids: list[int]) -> list[int]:
+    """Return the engine's greedy continuation."""
+    engine.add_request("text", ids, SamplingParams(max_tokens=GREEDY_TOKENS, ignore_eos=True))
+    tokens = []
+    while engine.has_work():
+        tokens += [output.token_id for output in engine.step()]
+    return [token for token in tokens if token is not None]
+
+
+@torch.inference_mode()
+def their_greedy(model: Any, ids: list[int]) -> tuple[list[int], list[float]]:
+    """Return transformers' greedy continuation and, per token, the margin between its two best logits."""
+    tokens, margins = [], []
+    out = model(torch.tensor([ids]), use_cache=True, logits_to_keep=1)
+    for _ in range(GREEDY_TOKENS):
+        values, indices = out.logits[0, -1].topk(2)
+        tokens.append(int(indices[0]))
+        margins.append(float(values[0] - values[1]))
+        out = model(torch.tensor([tokens[-1:]]), past_key_values=out.past_key_values, use_cache=True)
+    return tokens, margins
+
+
+def report(result: dict[str, Any]) -> None:
+    """Print the table."""
+    print(f"{result['model']}, {result['threads']} threads, torch {result['torch']}, in process, float32")
+    print(f"{'':8} {'engine tok/s':>13} {'transformers':>13} {'ratio':>7}  n")
+    for name in ("decode", "prefill"):
+        row = result[name]
+        ours, theirs = row["engine_tok_s"], row["transformers_tok_s"]
+        print(f"{name:8} {ours:13.2f} {theirs:13.2f} {row['ratio']:7.3f}  {row['n']}")
+    g = result["greedy"]
+    print(
+        f"greedy text, {g['prompts']} x {g['tokens']}: {g['equal']} equal, {g['ties']} ties, {g['different']} different"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

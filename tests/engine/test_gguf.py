@@ -1,0 +1,163 @@
+"""Weights are read bit for bit; a file that is not what it claims to be is refused with what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType, GGUFWriter, quants
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kernelwright.engine.config import read_config
+from kernelwright.engine.gguf import KINDS, Weight, dequantize, read_gguf, read_metadata, unpermute
+from kernelwright.engine.llama import LlamaWeights
+from kernelwright.engine.llm import LLMEngine
+from kernelwright.profiles.errors import BrokenInput, KernelwrightError
+
+SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def write_one(path: Path, values: np.ndarray, kind: str) -> np.ndarray:
+    raw = quants.quantize(values, GGMLQuantizationType[kind])
+    writer = GGUFWriter(path, "llama")
+    writer.add_tensor("w", raw, raw_dtype=GGMLQuantizationType[kind])
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return raw
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@SETTINGS
+@given(rows=st.integers(1, 9), blocks=st.integers(1, 5), seed=st.integers(0, 2**32 - 1), scale=st.floats(1e-3, 1e3))
+def test_every_type_is_read_bit_for_bit(
+    tmp_path: Path, kind: str, rows: int, blocks: int, seed: int, scale: float
+) -> None:
+    values = (np.random.default_rng(seed).normal(size=(rows, 32 * blocks)) * scale).astype(np.float32)
+    raw = write_one(tmp_path / "one.gguf", values, kind)
+    weight = read_gguf(tmp_path / "one.gguf").tensors["w"]
+    assert (weight.num_rows, weight.num_columns) == values.shape
+    expected = quants.dequantize(raw, GGMLQuantizationType[kind])
+    assert np.array_equal(dequantize(weight).numpy(), expected)
+
+
+def test_unpermuting_raw_blocks_is_unpermuting_their_values() -> None:
+    rng = np.random.default_rng(0)
+    raw = quants.quantize(rng.normal(size=(6 * 8, 64)).astype(np.float32), GGMLQuantizationType.Q4_1)
+    weight = Weight("q4_1", torch.from_numpy(raw.view(np.int8)))
+    dense = Weight("f32", dequantize(weight))
+    assert torch.equal(dequantize(unpermute(weight, 6)), unpermute(dense, 6).data)
+
+
+def test_unpermuting_undoes_the_converters_permutation() -> None:
+    original = torch.arange(4 * 8 * 3, dtype=torch.float32).view(32, 3)
+    # llama.cpp's converter: halves side by side become pairs side by side
+    stored = original.view(4, 2, 4, 3).transpose(1, 2).reshape(32, 3)
+    assert torch.equal(unpermute(Weight("f32", stored), 4).data, original)
+    assert not torch.equal(stored, original)
+
+
+def test_a_write_to_a_mapped_tensor_does_not_reach_the_file(tiny_model: Path) -> None:
+    before = tiny_model.read_bytes()
+    read_gguf(tiny_model).tensors["token_embd.weight"].data.zero_()
+    assert tiny_model.read_bytes() == before
+
+
+def test_metadata_reads_as_the_package_reads_it(tiny_model: Path) -> None:
+    from gguf import GGUFReader
+
+    assert read_metadata(tiny_model) == {name: f.contents() for name, f in GGUFReader(tiny_model).fields.items()}
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BrokenInput, match="no model file at .*absent.gguf"):
+        read_gguf(tmp_path / "absent.gguf")
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all" * 50], ids=["empty", "magic only", "text"])
+def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.gguf").write_bytes(content)
+    with pytest.raises(BrokenInput, match="not a readable GGUF"):
+        read_gguf(tmp_path / "bad.gguf")
+
+
+@SETTINGS
+@given(share=st.floats(0, 0.999))
+def test_a_truncated_file_is_refused(tiny_model: Path, tmp_path: Path, share: float) -> None:
+    content = tiny_model.read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(BrokenInput):
+        read_gguf(tmp_path / "cut.gguf")
+
+
+@settings(SETTINGS, max_examples=60)
+@given(place=st.integers(0, 12_000), value=st.integers(0, 255))
+def test_a_flipped_byte_is_refused_or_harmless(tiny_model: Path, tmp_path: Path, place: int, value: int) -> None:
+    content = bytearray(tiny_model.read_bytes())
+    content[place] = value
+    (tmp_path / "flipped.gguf").write_bytes(content)
+    try:
+        LLMEngine(tmp_path / "flipped.gguf", num_pages=2)
+    except KernelwrightError as error:
+        assert error.message
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"llama.rope.scaling.type": "linear"}, "RoPE scaling"),
+        ({"llama.rope.scaling.factor": 2.0}, "RoPE scaling"),
+        ({"llama.expert_count": 8}, "unknown hyper-parameters expert_count"),
+        ({"llama.rope.dimension_count": 16}, "rope.dimension_count is 16"),
+        ({"llama.attention.head_count_kv": 3}, "impossible attention shape"),
+        ({"llama.block_count": None}, "block_count is None"),
+        ({"llama.block_count": 5}, "lacks tensors: blk.2"),
+        ({"llama.block_count": 1}, "has unknown tensors: blk.1"),
+        ({"llama.feed_forward_length": 128}, "wrongly shaped tensors"),
+        ({"tokenizer.ggml.pre": "qwen2"}, "unknown pre-tokenizer 'qwen2'.*gpt-2, smollm, llama-bpe"),
+        ({"tokenizer.ggml.pre": None}, "unknown pre-tokenizer None"),
+        ({"tokenizer.ggml.model": "llama"}, "unknown tokenizer model"),
+        ({"tokenizer.ggml.merges": ["q9 zz"]}, "merges do not fit"),
+    ],
+)
+def test_what_is_not_understood_is_refused(
+    make_tiny_model: Callable[..., Path], tmp_path: Path, change: dict[str, Any], match: str
+) -> None:
+    path = make_tiny_model(tmp_path / "odd.gguf", metadata=change)
+    with pytest.raises(BrokenInput) as refusal:
+        LLMEngine(path, num_pages=4)
+    assert re.search(match, str(refusal.value), re.DOTALL), str(refusal.value)
+
+
+def test_an_explicit_absence_of_scaling_is_accepted(make_tiny_model: Callable[..., Path], tmp_path: Path) -> None:
+    path = make_tiny_model(tmp_path / "plain.gguf", metadata={"llama.rope.scaling.type": "none"})
+    assert LLMEngine(path, num_pages=4).config.head_dim == 32
+
+
+def test_an_unknown_architecture_is_refused_naming_the_known_one(tmp_path: Path) -> None:
+    with pytest.raises(BrokenInput, match=r"unknown architecture 'mamba'.*\n.*llama"):
+        read_config(tmp_path / "x.gguf", {"general.architecture": "mamba"}, 10)
+
+
+def test_an_unread_tensor_type_is_refused(tmp_path: Path) -> None:
+    write_one(tmp_path / "one.gguf", np.ones((2, 32), np.float32), "Q5_0")
+    with pytest.raises(BrokenInput, match="type Q5_0, which this engine does not read"):
+        read_gguf(tmp_path / "one.gguf")
+
+
+def test_a_tied_head_is_the_embedding(tiny_model: Path) -> None:
+    file = read_gguf(tiny_model)
+    config = read_config(tiny_model, file.metadata, 300)
+    weights = LlamaWeights(file, config, 16)
+    assert "output.weight" not in file.tensors
+    assert weights.definitions(config.num_layers)["head"].name == "q8_0_linear_n300_k64"
+    assert torch.equal(weights.slot(config.num_layers, "head")["w"], file.tensors["token_embd.weight"].data)
+    ids = torch.tensor([5, 0, 299])
+    assert torch.equal(weights.embed(ids), dequantize(file.tensors["token_embd.weight"])[ids])
