@@ -2,8 +2,8 @@
 
     python benchmarks/incumbent.py [--model FILE.gguf] [--pairs 6] [--threads N] [--prompts 20]
 
-Speed: batch-1 decode (prompt 128, 128 tokens) and prefill (512 tokens), in process, both sides in this one process in ABBA
-order, so that a slow moment of the machine falls on both. Text: greedy continuations of 20 prompts, 64 tokens each; a
+Speed: batch-1 decode (prompt 128, 128 tokens) and prefill (512 tokens), both sides in this one process in ABBA order,
+so that a slow moment of the machine falls on both. Text: greedy continuations of 20 prompts, 64 tokens each; a
 difference counts as a tie where the reference itself is undecided (its two best logits less than 1e-3 apart).
 Prints a table, then one JSON object as the last line. Exit code 1 when the engine is below 0.9 of `transformers` or a
 text differs otherwise than by a tie.
@@ -31,10 +31,10 @@ from kernelwright.engine.weights import find_default_model
 PROMPT, DECODE, PREFILL = 128, 128, 512
 GREEDY_TOKENS, TIE_MARGIN, NEEDED = 64, 1e-3, 0.9
 PROMPTS = (
-    "The capital of France is", "Once upon a time there was a", "def fibonacci(n):\n    ", "The three laws of motion are",
-    "Photosynthesis is the process by which", "To make a good cup of tea, you", "SELECT name FROM users WHERE",
-    "The quick brown fox", "In 1969, the first human", "Water boils at", "La capitale de l'Italie est", "import numpy as np\n",
-    "Dear Sir or Madam,\n\nI am writing to", "Q: What is 17 + 25?\nA:", "The history of the Roman Empire begins",
+    "The capital of France is", "Once upon a time there was a", "def fibonacci(n):\n    ",
+    "The three laws of motion are", "Photosynthesis is the process by which", "To make a good cup of tea, you", "SELECT name FROM users WHERE",
+    "The quick brown fox", "In 1969, the first human", "Water boils at", "La capitale de l'Italie est",
+    "import numpy as np\n", "Dear Sir or Madam,\n\nI am writing to", "Q: What is 17 + 25?\nA:", "The history of the Roman Empire begins",
     "Roses are red,", "A binary search tree is", "My favourite book is", "The stock market today", "<html>\n<head>\n",
 )  # fmt: skip
 
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 
 def load_reference(path: Path, engine: LLMEngine) -> Any:
-    """Return transformers' LlamaForCausalLM in float32 with the tensors of the GGUF file, as our own reader gives them."""
+    """Return transformers' LlamaForCausalLM in float32 with the tensors of the GGUF file, read by our own reader."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     c = engine.config
@@ -75,7 +75,8 @@ def load_reference(path: Path, engine: LLMEngine) -> Any:
             vocab_size=c.vocab, hidden_size=c.hidden, intermediate_size=c.ffn, num_hidden_layers=c.num_layers,
             num_attention_heads=c.num_heads, num_key_value_heads=c.num_kv_heads, head_dim=c.head_dim,
             max_position_embeddings=c.context_length, rms_norm_eps=c.eps, attn_implementation="sdpa",
-            rope_parameters={"rope_type": "default", "rope_theta": c.rope_base}, tie_word_embeddings=True, dtype="float32",
+            rope_parameters={"rope_type": "default", "rope_theta": c.rope_base}, tie_word_embeddings=True,
+            dtype="float32",
         )
     )  # fmt: skip
     file = read_gguf(path)

@@ -148,7 +148,7 @@ def add_tensor(writer: Any, name: str, values: np.ndarray, kind: str) -> None:
 
 
 def vocabulary() -> tuple[list[str], list[int], list[str]]:
-    """Return tokens, their types and merges: control tokens, the 256 bytes, and a few words of two and three letters."""
+    """Return tokens, their types and merges: control tokens, the 256 bytes, and a few short words."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
     letters = [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

@@ -77,7 +77,7 @@ def test_metadata_reads_as_the_package_reads_it(tiny_model: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BrokenInput, match="no model file at .*absent.gguf"):
+    with pytest.raises(BrokenInput, match=r"no model file at .*absent\.gguf"):
         read_gguf(tmp_path / "absent.gguf")
 
 

