@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
+from kernelwright.agent.assemble_gate import gate_sections
 from kernelwright.agent.ledger import Attempt, Ledger
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.sandbox.verdict import Verdict
@@ -15,10 +16,12 @@ def assemble_report(ledger: Ledger) -> dict[str, Any]:
     result = {step.name: ledger.step_result(step.name) for step in ledger.steps()}
     gate, patch, profile = result.get("gate"), result.get("commit"), result.get("profile")
     attempts = ledger.attempts()
-    measured = gate or {}
+    measured = gate_sections(gate["result"]) if gate else {}
     return {
         "session": str(ledger.folder),
+        "command": ledger.arguments.get("command", ""),
         "arguments": ledger.arguments,
+        "model": profile["model"] if profile else None,
         "status": ledger.status,
         "machine": profile["machine"] if profile else None,
         "ceilings": profile["ceilings"] if profile else None,
@@ -26,10 +29,10 @@ def assemble_report(ledger: Ledger) -> dict[str, Any]:
         "targets": _targets(result.get("rank")),
         "attempts": _counts(attempts),
         "attempt_log": [_attempt(a) for a in attempts],
-        "accepted": _accepted(ledger, result, attempts, gate),
+        "accepted": _accepted(ledger, result, attempts, measured.get("hits", {})),
         "left_out": (result.get("compose") or {}).get("left_out", {}),
         "incumbent": result.get("incumbent"),
-        "gate": {"passed": gate["passed"], "reason": gate["reason"]} if gate else None,
+        "gate": measured.get("gate"),
         "engine": measured.get("engine"),
         "fidelity": measured.get("fidelity"),
         "kl_histogram": measured.get("kl_histogram"),
@@ -85,10 +88,9 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 
 def _accepted(
-    ledger: Ledger, result: dict[str, Any], attempts: list[Attempt], gate: dict[str, Any] | None
+    ledger: Ledger, result: dict[str, Any], attempts: list[Attempt], hits: dict[str, int]
 ) -> list[dict[str, Any]]:
     rows = []
-    hits = (gate or {}).get("hits", {})
     chosen = (result.get("compose") or {}).get("chosen", [])
     for name, solved in result.items():
         if not name.startswith("solve:") or not solved or not solved["candidate"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kernelwright.agent.budget import REPORT_SECONDS
 from kernelwright.agent.events import GateFinished, PatchCommitted, ReportWritten
 from kernelwright.agent.session import Session
 from kernelwright.kernels.problem import Problem
@@ -25,11 +26,11 @@ def gate_stack(session: Session, bench: Workbench, stack: dict[str, Any]) -> dic
         session_dir=session.folder,
         threads=session.options.threads,
         cage=session.options.cage,
-        budget_s=session.budget.left_s,
-        on_progress=lambda text: session.progress("gate", 0, 0, text),
+        budget_s=session.budget.left_s - REPORT_SECONDS,
+        on_progress=lambda done, total, text: session.progress("gate", done, total, text),
     )
-    session.emit(GateFinished(passed=result.passed, reason=result.reason))
-    return result.model_dump(mode="json")
+    session.emit(GateFinished(passed=result.passed, reason="; ".join(result.reasons)))
+    return {"passed": result.passed, "result": result.model_dump(mode="json")}
 
 
 def write_pack(session: Session, bench: Workbench, chosen: list[str]) -> Path:
@@ -57,7 +58,7 @@ def commit_stack(session: Session, bench: Workbench, stack: dict[str, Any], gate
     from kernelwright.engine.gate import GateResult
     from kernelwright.engine.patch import commit_pack
 
-    result, accepted = GateResult.model_validate(gate), bench.accepted()
+    result, accepted = GateResult.model_validate(gate["result"]), bench.accepted()
     records: dict[str, Any] = {"gate.json": result, "profile.json": bench.profile()}
     notes = {}
     for name in stack["chosen"]:

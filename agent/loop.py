@@ -63,7 +63,7 @@ def check_options(options: OptimizeOptions) -> None:
 
 def _close(session: Session, status: str, reason: str) -> dict[str, Any]:
     session.save_spent()
-    report = assemble_report(session.ledger)
+    report = {**assemble_report(session.ledger), "status": status, "reason": reason}
     write_session_report(session, report)
     session.ledger.end(status, reason)  # type: ignore[arg-type]
     for _, event in session.ledger.events()[-1:]:

@@ -28,3 +28,5 @@ class OptimizeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docs
     threads: int = Field(ge=1)
     """Threads of the engine; part of the configuration that the profile belongs to."""
     seed: int = 0
+    command: str = ""
+    """The command line, for the report: numbers travel with the command that made them."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from kernelwright.agent.captures import Captured, read_captures
 from kernelwright.agent.compose import Accepted, compose
 from kernelwright.agent.events import ProblemPosed, ProfileTaken, TargetsRanked
 from kernelwright.agent.observe import measure_engine, profile_engine
@@ -16,11 +17,14 @@ from kernelwright.agent.schedule import plan_targets
 from kernelwright.agent.session import Session
 from kernelwright.agent.solve import solve
 from kernelwright.agent.traffic import bytes_per_token
+from kernelwright.engine.mix import Mix, read_mix
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.profiles.profile import Ceilings, Profile
 from kernelwright.profiles.target import Target
 from kernelwright.sandbox.verdict import Verdict
 
+SHORT_MINUTES = 8
+"""Sessions below this observe the engine with fewer requests."""
 MAX_MODEL_LEN = 2048
 """Context of the engines a session starts; part of the configuration that is measured and reported."""
 
@@ -72,33 +76,31 @@ class Workbench:
     # The steps. Each returns what the ledger keeps.
 
     def measure_incumbent(self) -> dict[str, Any]:
-        repeats = 3 if self.session.options.minutes >= 8 else 1
+        repeats = 3 if self.session.options.minutes >= SHORT_MINUTES else 1
         return measure_engine(self.engine(), repeats, self.session.options.seed)
 
     def take_profile(self) -> dict[str, Any]:
-        from kernelwright.engine.mix import read_mix
         from kernelwright.profiles.ceilings import measure_ceilings
 
         session = self.session
         session.progress("profile", 0, 2, "measuring what this machine can reach")
         ceilings: Ceilings = measure_ceilings(session.options.threads, session.options.model.stat().st_size)
         session.progress("profile", 1, 2, "serving the mix under the profiler")
-        capped = None if session.options.minutes >= 8 else 8
-        mix = read_mix("chat")
-        if capped:
-            mix = mix.model_copy(update={"requests": mix.requests[:4]})
+        mix, capped = self._mix()
         profile = profile_engine(self.engine(), self.slots, mix, ceilings, capped, session.options.seed)
         session.emit(ProfileTaken())
         return profile.model_dump(mode="json")
 
     def capture(self) -> dict[str, Any]:
-        from kernelwright.engine.capture import capture_apart
-        from kernelwright.engine.mix import read_mix
+        from kernelwright.agent.captures import capture_apart
 
-        folder = self.session.folder / "captures"
-        limit = 3 if self.session.options.minutes >= 8 else 1
-        index = capture_apart(self.session.options.model, read_mix("chat"), folder, limit=limit)
-        return {"folder": str(folder), "captured": {name: len(items) for name, items in index.items()}}
+        self.stop_engine()  # two engines on the same cores would only wait for each other
+        mix, capped = self._mix()
+        options = self.session.options
+        captured = capture_apart(
+            options.model, mix, self.session.folder / "captures", limit=1 if capped else 2, seed=options.seed
+        )
+        return {"captured": captured}
 
     def rank(self) -> dict[str, Any]:
         from kernelwright.profiles.rank import rank_targets
@@ -164,6 +166,14 @@ class Workbench:
             "bytes_per_token": bytes_per_token(self.slots, chosen, accepted),
         }
 
+    def _mix(self) -> tuple[Mix, int | None]:
+        """Return the shipped mix and a cap on its answers; a short session takes four requests of 8 tokens."""
+        mix = read_mix("chat")
+        if self.session.options.minutes >= SHORT_MINUTES:
+            return mix, None
+        short = tuple(r.model_copy(update={"max_tokens": min(r.max_tokens, 8)}) for r in mix.requests[:4])
+        return mix.model_copy(update={"requests": short}), 8
+
     # What earlier steps left in the ledger.
 
     def profile(self) -> Profile:
@@ -173,10 +183,8 @@ class Workbench:
         ranked = self.session.ledger.step_result("rank") or {"targets": []}
         return [Target.model_validate(t) for t in ranked["targets"]]
 
-    def captured(self, definition: str) -> list[Any]:
-        from kernelwright.engine.capture import read_captures
-
-        return list(read_captures(self.session.folder / "captures").get(definition, ()))
+    def captured(self, definition: str) -> list[Captured]:
+        return read_captures(self.session.folder / "captures").get(definition, [])
 
     def accepted(self) -> dict[str, Accepted]:
         """Return the accepted kernels by definition, in the order in which they were solved."""

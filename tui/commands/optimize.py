@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,7 @@ def _options(args: argparse.Namespace) -> OptimizeOptions:
         cage=args.cage,
         threads=args.threads,
         seed=args.seed,
+        command=shlex.join(["kernelwright", *sys.argv[1:]]),
     )
 
 
