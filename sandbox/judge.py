@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TROUBLE = {
     "late": "it went on writing after it had said it was done",
     "guard": "it wrote outside its outputs",
-    "unwritten": "it left part of its outputs unwritten",
+    "unwritten": "it left part of its outputs unwritten, or built on what they held",
     "inputs": "it wrote to its inputs",
 }
 GATE = {

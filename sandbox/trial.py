@@ -166,7 +166,7 @@ class Trial:
         if self.setup.controls.watch_cpu and not result.trouble:
             if used_too_much_cpu(result, self.setup.threads):
                 result.trouble = "cpu"
-            elif find_busy_after_done(exchanges[1], self.setup.threads):
+            elif find_busy_after_done(exchanges[1]):
                 result.trouble = "busy"
         return result
 

@@ -70,7 +70,7 @@ class Bench:
             raise WrongUse(
                 "a bench needs at least one weight set", "pass one dict per layer, empty for weightless slots"
             )
-        self._problem, self._cage_name, self._threads = problem, cage, threads
+        self.problem, self._cage_name, self._threads = problem, cage, threads
         self._cache, self._ceilings, self._controls = cache_dir, ceilings, controls
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)
@@ -91,7 +91,7 @@ class Bench:
     def calibrate(self, pairs: int = CALIBRATE_PAIRS) -> float:
         """Time the incumbent against itself in two cages; return and keep this host's A/A floor (0.01 = 1 %)."""
         self._say("timing the incumbent against itself")
-        with self._runners.start(self._problem.incumbent, None) as second:
+        with self._runners.start(self.problem.incumbent, None) as second:
             trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
             self._runners.settle()
             launch = trial.time(pairs).launch()
@@ -106,7 +106,7 @@ class Bench:
             try:
                 with self._runners.start(candidate, binary) as arm:
                     trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
-                    if trial.judge_all(search_cases(self._problem, candidate, self._sets, trial.key)):
+                    if trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
                         self._runners.settle()
                         launch = trial.time_and_judge(SEARCH_PAIRS)
                         self._decide(ruling, [launch] if launch else [])
@@ -122,37 +122,42 @@ class Bench:
         ruling = self._new_ruling(candidate, "confirm")
         binary = self._prepare(candidate, ruling)
         launches: list[Launch] = []
+        plan: list[Case] = []
         for number in range(CONFIRM_LAUNCHES):
             if ruling.settled:
                 break
             self._say(f"confirming, launch {number + 1} of {CONFIRM_LAUNCHES}")
             try:
-                launches += self._confirm_launch(candidate, binary, ruling, number)
+                launches += self._confirm_launch(candidate, binary, ruling, plan, number)
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
         self._decide(ruling, launches)
         return self._write(ruling)
 
-    def _confirm_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling, number: int) -> list[Launch]:
+    def _confirm_launch(
+        self, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
+    ) -> list[Launch]:
         with self._runners.start_pair(candidate, binary) as (incumbent, arm):
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
-            cases = confirm_cases(self._problem, candidate, self._sets, trial.key)
-            mine = cases[number::CONFIRM_LAUNCHES]
-            if not trial.judge_all(mine) or not trial.try_two_poisons(_small_case(self._problem, candidate, trial.key)):
+            if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
+                plan += confirm_cases(self.problem, candidate, self._sets, trial.key)
+            if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not trial.try_two_poisons(
+                _small_case(self.problem, candidate, trial.key)
+            ):
                 return []
-            if number == 0 and not trial.try_races(_small_case(self._problem, candidate, trial.key)):
+            if number == 0 and not trial.try_races(_small_case(self.problem, candidate, trial.key)):
                 return []
             launch = trial.time_and_judge(CONFIRM_PAIRS)
             return [launch] if launch else []
 
     def _prepare(self, candidate: Candidate, ruling: Ruling) -> bytes | None:
         """Check what can be told without running it, and build it; settle the ruling when that is the end."""
-        if candidate.definition != self._problem.definition.name:
+        if candidate.definition != self.problem.definition.name:
             raise WrongUse(
-                f"the candidate is for {candidate.definition}, the problem is {self._problem.definition.name}",
+                f"the candidate is for {candidate.definition}, the problem is {self.problem.definition.name}",
                 "judge it on the bench of its own problem",
             )
-        if not candidate.covers(self._problem.timed_axes) or covered_ranges(self._problem, candidate) is None:
+        if not candidate.covers(self.problem.timed_axes) or covered_ranges(self.problem, candidate) is None:
             ruling.settle("invalid", "it does not cover the shape that is timed")
         elif candidate.language in ("triton", "cuda"):
             ruling.settle("unmeasured", f"this machine cannot time {candidate.language}")
@@ -172,7 +177,7 @@ class Bench:
             self.calibrate()
         interval = bootstrap(launches)
         ruling.compare(interval, launches, self._floor or 0.0)
-        ruling.check_roofline(self._problem, self._ceilings, len(self._setup.timed_slots()))
+        ruling.check_roofline(self.problem, self._ceilings, len(self._setup.timed_slots()))
         if not ruling.settled:
             ruling.settle(*decide(interval, self._floor or 0.0))
 
@@ -186,19 +191,19 @@ class Bench:
         return Ruling(candidate, phase, started=time.monotonic())
 
     def _write(self, ruling: Ruling) -> Verdict:
-        return write_verdict(self._problem, ruling, self._controls)
+        return write_verdict(self.problem, ruling, self._controls)
 
     def _incumbent_arm(self) -> Arm:
         if self._incumbent is None:
             self._say("starting the incumbent")
-            self._incumbent = self._runners.start(self._problem.incumbent, None)
+            self._incumbent = self._runners.start(self.problem.incumbent, None)
         return self._incumbent
 
     def _answer_failure(self, ruling: Ruling, failure: RunnerFailed) -> None:
         """A candidate that fails is a verdict; an incumbent that fails is a broken tool."""
         if failure.trusted:
             raise KernelwrightError(
-                f"the incumbent of {self._problem.definition.name} {failure.how}: {failure.log[-1000:]}",
+                f"the incumbent of {self.problem.definition.name} {failure.how}: {failure.log[-1000:]}",
                 "check memory and free disk, then run it again; the incumbent is plain torch",
             )
         ruling.settle_failure(failure)

@@ -1,0 +1,1 @@
+# The plain incumbent as it is: no part of the planted slowness.

@@ -1,0 +1,133 @@
+"""Every check of the judge fires on a candidate made for it, and each control is what stops its cheat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelwright.profiles.errors import WrongUse
+from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.verify import Bench
+from tests.sandbox.posed import load_evil, open_bench, pose, require_cage
+
+pytestmark = pytest.mark.cage
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    require_cage()
+    return tmp_path_factory.mktemp("bench")
+
+
+@pytest.fixture(scope="module")
+def bench(cache: Path) -> Iterator[Bench]:
+    with open_bench(pose(), cache) as opened:
+        yield opened
+
+
+CHEATS = {
+    "wrong.py": ("incorrect", "wrong"),
+    "wrong_in_one_row.py": ("incorrect", "wrong"),
+    "cached_by_pointer.py": ("incorrect", "wrong"),
+    "nan.py": ("incorrect", "NaN"),
+    "less_precise.py": ("incorrect", "less precise"),
+    "adds_to_output.cpp": ("incorrect", "unwritten"),
+    "leaves_a_gap.cpp": ("incorrect", "unwritten"),
+    "racy.cpp": ("incorrect", ""),
+    "wrong_later.py": ("invalid", "while it is timed"),
+    "rings_itself.py": ("", ""),
+    "returns_early.cpp": ("", ""),
+    "writes_outside.cpp": ("invalid", "outside its outputs"),
+    "writes_inputs.cpp": ("invalid", "crashed"),
+    "crashing.cpp": ("invalid", "crashed"),
+    "hanging.py": ("invalid", "in time"),
+    "wrong_shape.py": ("invalid", "crashed"),
+    "busy_threads.py": ("invalid", ""),
+    "forking.py": ("invalid", ""),
+    "wrong_abi.cpp": ("invalid", "loaded"),
+    "does_not_compile.cpp": ("invalid", "compile"),
+    "slow.py": ("slower", "slower"),
+    "cached_by_content.py": ("slower", "slower"),
+}
+"""Candidate → outcome and a word of its reason; '' where timing decides which of several checks fires first."""
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_bad_candidate_gets_the_outcome_it_deserves(bench: Bench, name: str) -> None:
+    verdict = bench.search(load_evil(name, bench.problem))
+    outcome, word = CHEATS[name]
+    assert verdict.outcome in ({outcome} if outcome else {"incorrect", "invalid"}), verdict.reason
+    assert word in verdict.reason
+    assert not verdict.accepted
+
+
+@pytest.mark.parametrize("name", ["honest.cpp", "honest.py"])
+def test_an_honest_candidate_is_found_faster(bench: Bench, name: str) -> None:
+    verdict = bench.search(load_evil(name, bench.problem))
+    assert verdict.outcome == "faster", (verdict.reason, verdict.comparison)
+    assert verdict.isolation == "L3"
+    assert verdict.comparison is not None and verdict.comparison.low > 1
+    assert not verdict.accepted, "search alone never allows a patch"
+
+
+def test_confirm_accepts_an_honest_candidate(bench: Bench) -> None:
+    verdict = bench.confirm(load_evil("honest.cpp", bench.problem))
+    assert verdict.outcome == "faster", (verdict.reason, verdict.comparison)
+    assert verdict.accepted
+    assert verdict.comparison is not None and verdict.comparison.launches >= 5
+    assert verdict.binary is not None and verdict.key is not None
+
+
+def test_confirm_rejects_a_race(bench: Bench) -> None:
+    verdict = bench.confirm(load_evil("racy.cpp", bench.problem))
+    assert verdict.outcome == "incorrect"
+
+
+OFF = {
+    "cached_by_content.py": "fresh_inputs",
+    "adds_to_output.cpp": "poison",
+    "wrong_later.py": "judge_timed",
+    "less_precise.py": "relative_gate",
+    "returns_early.cpp": "read_twice",
+    "writes_inputs.cpp": "protect_inputs",
+    "wrong_in_one_row.py": "check_every_row",
+    "busy_threads.py": "watch_cpu",
+}
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_with_its_control_off_the_cheat_gets_through(cache: Path, name: str) -> None:
+    controls = Controls(**{OFF[name]: False})
+    with open_bench(pose(), cache, controls) as bench:
+        verdict = bench.search(load_evil(name, bench.problem))
+    assert verdict.outcome in ("faster", "inconclusive"), verdict.reason
+    assert all(e.status == "PASSED" for e in verdict.evaluations)
+    assert verdict.isolation == "L0", "a bench with a control off must not look like one that holds"
+
+
+def test_confirm_refuses_to_run_with_a_control_off(cache: Path) -> None:
+    with open_bench(pose(), cache, Controls(poison=False)) as bench, pytest.raises(WrongUse):
+        bench.confirm(bench.problem.incumbent)
+
+
+@pytest.mark.parametrize("trials", [4, pytest.param(50, marks=pytest.mark.slow)])
+def test_the_incumbent_is_never_faster_than_itself(cache: Path, trials: int) -> None:
+    with open_bench(pose(slow_incumbent=False), cache) as bench:
+        bench._floor = None
+        bench.calibrate()
+        outcomes = [bench.search(bench.problem.incumbent).outcome for _ in range(trials)]
+    assert "faster" not in outcomes
+
+
+def test_a_candidate_for_another_definition_is_refused(bench: Bench) -> None:
+    other = bench.problem.incumbent.model_copy(update={"definition": "other"})
+    with pytest.raises(WrongUse):
+        bench.search(other)
+
+
+def test_a_range_that_misses_the_timed_shape_is_invalid(bench: Bench) -> None:
+    honest = load_evil("honest.cpp", bench.problem)
+    narrow = type(honest).model_validate({**honest.model_dump(), "ranges": {"T": {"low": 1, "high": 1}}})
+    assert bench.search(narrow).outcome == "invalid"
