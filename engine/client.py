@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -218,8 +218,9 @@ class ServerProcess:
             )
         assert process.stdin is not None
         # The pipe stays open: when this process dies, however it dies, the server sees its end and drains.
-        process.stdin.write(options.model_dump_json().encode() + b"\n")
-        process.stdin.flush()
+        with suppress(BrokenPipeError):  # it has ended already; `wait_until_healthy` says why
+            process.stdin.write(options.model_dump_json().encode() + b"\n")
+            process.stdin.flush()
         return cls(process, options, log, folder)
 
     def __enter__(self) -> ServerProcess:
@@ -255,7 +256,8 @@ class ServerProcess:
                 self.process.kill()
         status = self.process.wait()
         if self.process.stdin is not None:
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
         self._folder.cleanup()
         return status
 

@@ -115,12 +115,14 @@ async def serve_http(
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     await asyncio.wait({pump, serving, failed}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
-        pump.cancel()
+        link.close()
+        await pump
         return 0
     reason = f"the tokenizer: {failed.exception()}" if failed.done() else "the engine process has ended"
     print(f"kernelwright: {reason}; the HTTP front end ends", file=sys.stderr, flush=True)
     server.should_exit = True
     await asyncio.wait({serving}, timeout=2)  # the waiting requests get their 503
+    link.close()
     return 1
 
 

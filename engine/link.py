@@ -47,6 +47,10 @@ class EngineLink:
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=1 << 20)
         return cls(reader, writer, metrics)
 
+    def close(self) -> None:
+        """Close our end, which tells the engine that nobody is left to serve."""
+        self._writer.close()
+
     @property
     def num_requests(self) -> int:
         """Generations and scores that have not ended."""

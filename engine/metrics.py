@@ -109,7 +109,9 @@ def _kernel_metrics(answer: dict[str, Any]) -> Iterable[Metric]:
         _PREFIX + "kernel_hits", "Slot calls served by a pack's kernel.", labels=["definition", "candidate"]
     )
     fallbacks = CounterMetricFamily(
-        _PREFIX + "kernel_fallbacks", "Slot calls served by the incumbent all the same.", labels=["definition", "reason"]
+        _PREFIX + "kernel_fallbacks",
+        "Slot calls served by the incumbent all the same.",
+        labels=["definition", "reason"],
     )
     # Kernels of one definition share their fallbacks: the call that none of them took counts once.
     reasons: dict[tuple[str, str], int] = {}

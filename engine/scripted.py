@@ -138,7 +138,7 @@ def serve_scripted(
     end = wire.EngineEnd(ours)
     loop = EngineLoop(engine, end, guard or Guard(), profile_dir)
     threads = [
-        threading.Thread(target=loop.run, args=(wakeup.fileno(),), daemon=True),
+        threading.Thread(target=_run, args=(loop, wakeup), daemon=True),
         threading.Thread(target=lambda: asyncio.run(serve_http(listening, theirs, lambda _: ByteText())), daemon=True),
     ]
     end.send(wire.Configure(api_key, max_queued))
@@ -152,5 +152,11 @@ def serve_scripted(
         poke.send(b"x")
         for thread in threads:
             thread.join(timeout=10)
-        for side in (ours, theirs, listening, wakeup, poke):
+        for side in (theirs, listening, wakeup, poke):
             side.close()
+
+
+def _run(loop: EngineLoop, wakeup: socket.socket) -> None:
+    # As when a process ends: whatever ends the loop, the front end sees its socket close.
+    with loop.end.connection:
+        loop.run(wakeup.fileno())
