@@ -83,7 +83,9 @@ class PhaseFidelity(BaseModel, frozen=True, extra="forbid", use_attribute_docstr
     """Rows of the patched engine with NaN or Inf, or all logits equal."""
     first_quarter_kld: float
     last_quarter_kld: float
-    """Mean KLD in the first and last quarter of each document's positions: an error that grows with context shows here."""
+    """Mean KLD in the first and last quarter of each document's positions: an error that grows with context shows
+    here.
+    """
     null_kld: float = 0.0
     """Mean KLD of the incumbent against itself under a legal change."""
     null_p999_kld: float = 0.0
@@ -173,9 +175,9 @@ def rule(fidelity: PhaseFidelity) -> Ruling:
     """Return pass, review or refuse for an fp32 engine, with a reason for each limit that is crossed.
 
     Mean KLD decides (pass ≤ max(1e-8, 4 × null), refuse > 1e-6); so do rows that are not finite, and a changed top-1
-    that is no tie. A rate of agreement below 99.99 % is held against it only from the second mismatch on: with fewer than
-    ten thousand tokens one tie is all it takes. The tails, the perplexity and the growth over positions send to review.
-    The perplexity limit is √(2·KLD limit), what a mean KLD at its limit can move it by (Pinsker).
+    that is no tie. A rate of agreement below 99.99 % is held against it only from the second mismatch on: with fewer
+    than ten thousand tokens one tie is all it takes. The tails, the perplexity and the growth over positions send to
+    review. The perplexity limit is √(2·KLD limit), what a mean KLD at its limit can move it by (Pinsker).
     """
     limit = max(PASS_KLD, NULL_FACTOR * fidelity.null_kld)
     refuse, review = [], []

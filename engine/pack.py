@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -160,6 +161,20 @@ def write_manifest(pack_dir: Path, manifest: PackManifest) -> None:
     _write_file(pack_dir / "pytest.ini", PYTEST_INI)
     _write_file(pack_dir / ".gitattributes", ATTRIBUTES)
     _write_file(pack_dir / MANIFEST, manifest.model_dump_json(indent=2) + "\n")
+
+
+def keep_kernels(pack_dir: Path, candidates: Collection[str]) -> PackManifest:
+    """Take every kernel but `candidates` (digests) out of the pack at `pack_dir` and return the new manifest."""
+    manifest = read_manifest(pack_dir)
+    kept = PackManifest(
+        name=manifest.name,
+        model_digest=manifest.model_digest,
+        kernels=tuple(entry for entry in manifest.kernels if entry.candidate in candidates),
+    )
+    write_manifest(pack_dir, kept)
+    for entry in [entry for entry in manifest.kernels if entry not in kept.kernels]:
+        shutil.rmtree(pack_dir / entry.folder, ignore_errors=True)
+    return kept
 
 
 def read_manifest(pack_dir: Path) -> PackManifest:

@@ -1,0 +1,249 @@
+"""The engine gate: incumbent against the whole pack, in the engine that `serve` starts, judged from outside both.
+
+    fidelity   forced tokens through decode at batch 1 and 8 and through prefill, row by row   gate_score, gate_fidelity
+    collapse   greedy generations of both                                                       gate_generate
+    speed      decode and prefill over HTTP, ABBA over fresh launches                           gate_speed
+    liveness   every kernel switched off in turn: what changes without it                       gate_liveness
+
+Both engines run caged; the clock, the judge of the logits and the reader of /proc are here. Hit counts are what the
+patched engine says about itself, taken from the scoring run; what they claim is confirmed from outside by switching the
+kernel off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel
+
+from kernelwright.engine.gate_fidelity import PhaseFidelity, Ruling, rule
+from kernelwright.engine.gate_generate import GenerationCheck, compare_generations
+from kernelwright.engine.gate_liveness import LiveKernel, confirm_live, count_hits
+from kernelwright.engine.gate_plan import GatePlan, plan_gate
+from kernelwright.engine.gate_score import Scores
+from kernelwright.engine.gate_server import Arm, EngineOptions, GateServer, start_engines
+from kernelwright.engine.gate_speed import NOT_SLOWER, EngineComparison, Timings, time_launch
+from kernelwright.engine.pack import read_manifest
+from kernelwright.engine.pack_load import build_pack, kernel_cache
+from kernelwright.profiles.digest import digest_of
+from kernelwright.profiles.errors import BrokenInput
+from kernelwright.sandbox.cage import open_cage
+from kernelwright.sandbox.isolation import Level
+from kernelwright.sandbox.stats import LEAST_GAIN
+
+Progress = Callable[[int, int, str], None]
+"""(done, total, what is being done)."""
+
+
+class GateResult(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """What the gate says about a pack, and on what evidence."""
+
+    schema_version: Literal[1] = 1
+    pack: str
+    """Digest of the PackManifest."""
+    model_digest: str
+    state: Literal["pass", "review", "refuse"]
+    reasons: tuple[str, ...] = ()
+    """Why it is not a pass."""
+    isolation: Level
+    """The lower of both engines', measured from outside."""
+    isolation_facts: dict[str, str]
+    decode: EngineComparison
+    prefill: EngineComparison
+    fidelity: tuple[PhaseFidelity, ...]
+    """decode (batch 1), decode_batch8, prefill."""
+    rulings: dict[str, Ruling]
+    kernels: tuple[LiveKernel, ...]
+    generation: GenerationCheck
+    resident_bytes: tuple[int, int]
+    """Incumbent, patched; after scoring, everything in the cage, read in /proc."""
+    ready_s: tuple[float, float]
+    """From start to healthy; incumbent, patched."""
+    threads: int | None
+    seconds: dict[str, float]
+    """By stage of the gate."""
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Candidates of the pack that served no call; what is committed leaves them out (`keep_kernels`)."""
+        return tuple(kernel.candidate for kernel in self.kernels if kernel.candidate and not kernel.hits)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the pack may be committed."""
+        return self.state == "pass"
+
+
+def run_gate(
+    model: Path,
+    pack_dir: Path,
+    *,
+    session_dir: Path,
+    budget_s: float = 240.0,
+    threads: int | None = None,
+    cache_dir: Path | None = None,
+    cage: str = "bubblewrap",
+    prefill_tokens: int = 4096,
+    leave_one_out: bool = True,
+    on_progress: Progress = lambda done, total, text: None,
+) -> GateResult:
+    """Gate the pack at `pack_dir` on `model`; write `gate.json` into `session_dir` and return it.
+
+    `budget_s` decides how many pairs beyond the least are measured and whether kernels are switched off in turn; the
+    tokens of the fidelity runs and three launches with one ABBA round each are never cut. Raises BrokenInput on a
+    pack without kernels for this machine, EnvironmentLacks without a cage, EngineFailed when an engine does not do as
+    asked.
+    """
+    started = time.monotonic()
+    arm = _prepare(model, pack_dir, threads, cache_dir or kernel_cache(), cage)
+    plan = plan_gate(model, prefill_tokens)
+    gate = _Gate(arm, plan, on_progress, started + budget_s)
+    with contextlib.ExitStack() as stack:
+        engines = gate.start(stack)
+        gate.score(*engines)
+        gate.generate(*engines)
+        gate.time(*engines)
+    for _ in range(plan.launches - 1):
+        with contextlib.ExitStack() as stack:
+            gate.time(*gate.start(stack))
+    if leave_one_out:
+        gate.switch_off()
+    result = gate.rule(read_manifest(pack_dir))
+    session_dir.mkdir(parents=True, exist_ok=True)
+    (session_dir / "gate.json").write_text(result.model_dump_json(indent=2) + "\n")
+    return result
+
+
+def _prepare(model: Path, pack_dir: Path, threads: int | None, cache: Path, cage: str) -> Arm:
+    built = [kernel for kernel in build_pack(pack_dir, cache) if kernel.state != "skipped"]
+    if not built:
+        raise BrokenInput(f"{pack_dir} has no kernel for this machine", "Optimise on this machine first")
+    return Arm(open_cage(cage), model, pack_dir, cache, threads)
+
+
+class _Gate:
+    """The gate's state while it runs: what has been measured so far, and the time left."""
+
+    def __init__(self, arm: Arm, plan: GatePlan, on_progress: Progress, deadline: float) -> None:
+        self.arm, self.plan, self._deadline = arm, plan, deadline
+        self._tell, self._done = on_progress, 0
+        self.scores, self.timings = Scores(), Timings()
+        self.seconds: dict[str, float] = {}
+        self.kernels: list[LiveKernel] = []
+
+    def start(self, stack: contextlib.ExitStack) -> tuple[GateServer, GateServer]:
+        """Start a fresh launch of both engines."""
+        with self._stage("start"):
+            self._say("starting the incumbent and the patched engine")
+            both = start_engines(self.arm, EngineOptions(patched=False), EngineOptions(patched=True))
+            incumbent, patched = stack.enter_context(both)
+        return incumbent, patched
+
+    def score(self, incumbent: GateServer, patched: GateServer) -> None:
+        """Compare the logits of forced tokens in all phases; count hits; read memory and isolation from outside."""
+        with self._stage("fidelity"), incumbent.client() as base, patched.client() as new:
+            before = new.kernels()
+            for run in self.plan.runs(base.card()):
+                self._say(f"fidelity: {run.name}")
+                self.scores.add(run, base, new, self._step)
+            self.kernels = count_hits(before, new.kernels())
+            self.model_digest = str(new.kernels().get("model_digest", ""))
+        self.resident = (incumbent.resident_bytes(), patched.resident_bytes())
+        self.ready = (incumbent.ready_s, patched.ready_s)
+        weakest = min((incumbent, patched), key=lambda engine: engine.isolation)
+        self.isolation, self.facts = weakest.isolation, weakest.isolation_facts
+
+    def generate(self, incumbent: GateServer, patched: GateServer) -> None:
+        with self._stage("generate"):
+            self._say("greedy generations")
+            self.generation = compare_generations(incumbent.client, patched.client)
+
+    def time(self, incumbent: GateServer, patched: GateServer) -> None:
+        """Measure one launch; the first one shows how many rounds the budget allows for the others."""
+        with self._stage("speed"):
+            self._say("speed: decode and prefill, ABBA")
+            rounds = self.plan.rounds(self.timings, self._deadline - time.monotonic())
+            time_launch(self.timings, incumbent, patched, rounds, self._step)
+
+    def switch_off(self) -> None:
+        """Start the patched engine once per live kernel with that kernel off, as far as the time goes."""
+        with self._stage("leave_one_out"):
+            self.kernels = confirm_live(self.arm, self.kernels, self.plan, self._deadline, self._say)
+
+    def rule(self, manifest: BaseModel) -> GateResult:
+        """Weigh everything measured and return the result."""
+        fidelity = self.scores.fidelity()
+        rulings = {phase.phase: rule(phase) for phase in fidelity}
+        decode, prefill = self.timings.compare("decode"), self.timings.compare("prefill")
+        states, reasons = ["pass"], []
+        for name, ruling in rulings.items():
+            states.append(ruling.state)
+            reasons += [f"{name}: {reason}" for reason in ruling.reasons]
+        for state, reason in (
+            *judge_speed(decode, prefill),
+            *judge_rest(self.kernels, self.generation, self.isolation),
+        ):
+            states.append(state)
+            reasons.append(reason)
+        worst: Literal["pass", "review", "refuse"] = (
+            "refuse" if "refuse" in states else "review" if "review" in states else "pass"
+        )
+        return GateResult(
+            pack=digest_of(manifest), model_digest=self.model_digest, state=worst, reasons=tuple(reasons),
+            isolation=self.isolation, isolation_facts=self.facts, decode=decode, prefill=prefill, fidelity=fidelity,
+            rulings=rulings, kernels=tuple(self.kernels), generation=self.generation, resident_bytes=self.resident,
+            ready_s=self.ready, threads=self.arm.threads, seconds=self.seconds,
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _stage(self, name: str):  # type: ignore[no-untyped-def]
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begun
+
+    def _say(self, text: str) -> None:
+        self._text = text
+        self._tell(self._done, max(self.plan.total, self._done), text)
+
+    def _step(self) -> None:
+        self._done += 1
+        if self._done % 64 == 0 or self._done > self.plan.rows:
+            self._tell(self._done, max(self.plan.total, self._done), self._text)
+
+
+def judge_speed(decode: EngineComparison, prefill: EngineComparison) -> list[tuple[str, str]]:
+    """Return (state, reason) of each speed rule that is broken.
+
+    The one that is to gain must beat 1 + max(1 %, this host's floor); the other must not be slower: its interval must
+    not lie below 0.97, and an interval that only reaches below is a case for review.
+    """
+    found = []
+    gains = [c for c in (decode, prefill) if c.low > 1 + max(LEAST_GAIN, c.floor)]
+    if not gains:
+        found.append(("refuse", f"not faster: decode {_ratio(decode)}, prefill {_ratio(prefill)}"))
+    for comparison in (decode, prefill):
+        if comparison.high < NOT_SLOWER:
+            found.append(("refuse", f"{comparison.kind} is slower: {_ratio(comparison)}"))
+        elif comparison.low < NOT_SLOWER:
+            found.append(("review", f"{comparison.kind} may be slower: {_ratio(comparison)}"))
+    return found
+
+
+def judge_rest(kernels: list[LiveKernel], generation: GenerationCheck, isolation: Level) -> list[tuple[str, str]]:
+    """Return (state, reason) for generations that collapsed, a pack that did nothing, and a cage that is too weak."""
+    found = [("refuse", f"collapse: {alarm}") for alarm in generation.alarms]
+    if not any(kernel.hits for kernel in kernels):
+        found.append(("refuse", "no kernel of the pack is live: not one of them was called"))
+    if isolation not in ("L3", "L4"):
+        found.append(("review", f"isolation {isolation}: a patch needs L3"))
+    return found
+
+
+def _ratio(comparison: EngineComparison) -> str:
+    return f"{comparison.ratio:.3f} [{comparison.low:.3f}, {comparison.high:.3f}]"

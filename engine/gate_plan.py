@@ -1,0 +1,71 @@
+"""How much a gate measures: the least that is never cut, and what the time budget adds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kernelwright.engine.gate_speed import DECODE_NEW, PREFILL_PROMPT, Kind, Timings
+from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_decode, plan_prefill
+from kernelwright.engine.gguf import read_metadata
+from kernelwright.engine.tokenizer import build_tokenizer
+
+DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 4096, 4096
+LAUNCHES = 3
+MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
+PREFILL_FIRST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class GatePlan:
+    library: Library
+    decode_tokens: int = DECODE_TOKENS
+    batched_tokens: int = BATCHED_TOKENS
+    prefill_tokens: int = PREFILL_TOKENS
+    launches: int = LAUNCHES
+
+    @property
+    def rows(self) -> int:
+        return self.decode_tokens + self.batched_tokens + self.prefill_tokens
+
+    @property
+    def total(self) -> int:
+        """Rows to compare and pairs to time: the length of the progress bar."""
+        return self.rows + 2 * self.launches * (1 + PREFILL_FIRST)
+
+    def runs(self, card: dict[str, Any]) -> Iterator[Run]:
+        """Yield all scoring runs for the model of `card` (its entry of /v1/models)."""
+        longest = int(card["max_model_len"]) - 1
+        yield from plan_decode(self.library, self.decode_tokens, longest)
+        yield from plan_batched(self.library, self.batched_tokens, longest)
+        yield from plan_prefill(self.library, self.prefill_tokens, longest)
+
+    def rounds(self, timings: Timings, left_s: float) -> dict[Kind, int]:
+        """Return ABBA rounds for the next launch: the least in the first, then what fits into `left_s` seconds."""
+        least: dict[Kind, int] = {"decode": 1, "prefill": PREFILL_FIRST}
+        coming = self.launches - len(timings.launches["decode"])
+        if not timings.launches["decode"] or coming <= 0:
+            return least
+        cost = {
+            kind: sum(launches[-1].incumbent + launches[-1].candidate) / len(launches[-1].incumbent) * 2 * tokens
+            for kind, launches, tokens in (
+                ("decode", timings.launches["decode"], DECODE_NEW),
+                ("prefill", timings.launches["prefill"], PREFILL_PROMPT),
+            )
+        }
+        spare = left_s / coming - sum(least[kind] * cost[kind] for kind in least)
+        rounds = dict(least)
+        # prefill first: it is shorter and has the tighter bar (not slower, rather than some times as fast)
+        for kind in ("prefill", "decode"):
+            more = min(MOST_ROUNDS[kind] - least[kind], max(0, int(spare / 2 / cost[kind])))
+            rounds[kind] += more
+            spare -= more * cost[kind]
+        return rounds
+
+
+def plan_gate(model: Path, prefill_tokens: int = PREFILL_TOKENS) -> GatePlan:
+    """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_metadata` does."""
+    tokenizer = build_tokenizer(read_metadata(model))
+    return GatePlan(Library(tokenizer.encode), prefill_tokens=prefill_tokens)
