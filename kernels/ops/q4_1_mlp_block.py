@@ -1,7 +1,7 @@
 """`q4_1_mlp_block`: the region add_rmsnorm → gate_up_silu → down projection, one call per layer.
 
 x, residual [T, H], weight [H] float32, eps double, w_gate_up [2F, HB], w_down [H, FB] int8 (Q4_1 rows) → y,
-residual_out [T, H] float32: residual_out = residual + x, y = down(silu(gate(n)) * up(n)), n the RMS norm of residual_out.
+residual_out [T, H] float32: residual_out = residual + x, y = down(silu(gate(n)) * up(n)), n = RMS norm of residual_out.
 """
 
 from __future__ import annotations
