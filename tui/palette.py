@@ -12,6 +12,8 @@ ACCENT = "#86aee0"
 GREEN = "#7fc08f"
 YELLOW = "#dfbf69"
 RED = "#e2777a"
+LITERAL = "#b9a3d3"
+"""Numbers and strings in source code; has no other meaning."""
 
 OUTCOMES = {
     "faster": GREEN,

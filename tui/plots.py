@@ -6,9 +6,7 @@ import math
 
 from rich.text import Text
 
-from kernelwright.tui.palette import ACCENT, DIM, FAINT
-
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
+from kernelwright.tui.palette import DIM, FAINT, TEXT
 
 
 def interval_plot(ratio: float, low: float, high: float, width: int, colour: str) -> Text:
@@ -48,22 +46,15 @@ def _labels(one: int, middle: int, middle_label: str, width: int) -> Text:
     return Text("".join(cells), DIM)
 
 
-def bar(fraction: float, width: int, colour: str = ACCENT, ground: str = FAINT) -> Text:
+def bar(fraction: float, width: int, colour: str, ground: str = FAINT) -> Text:
     """Return a thin line of `width` cells filled up to `fraction` (clipped to 0…1)."""
     full = round(max(0.0, min(1.0, fraction)) * width)
     return Text.assemble(("━" * full, colour), ("─" * (width - full), ground))
 
 
-def block(fraction: float, width: int, colour: str) -> Text:
-    """Return a solid bar of up to `width` cells, exact to an eighth of a cell."""
-    eighths = round(max(0.0, min(1.0, fraction)) * width * 8)
-    text = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
-    return Text(text.ljust(width), colour)
-
-
 def headroom_bar(headroom: float | None, width: int) -> Text:
-    """Return a slot's time as a bar: the solid part it would take at its roofline, the rest could be saved."""
+    """Return a slot's time as a line: the thick part it would still take at its roofline, the thin part is headroom."""
     if headroom is None:
         return Text(" " * width)
     needed = max(1, round(width / max(1.0, headroom)))
-    return Text.assemble(("█" * needed, DIM), ("░" * (width - needed), ACCENT))
+    return Text.assemble(("━" * needed, TEXT), ("─" * (width - needed), DIM))

@@ -118,7 +118,7 @@ class ScriptedSession:
         self.finish("rank", 0.4, {"targets": targets})
         self.emit(events.TargetsRanked)
 
-    def solve(self, definition: str, best: float, attempts: int = 12) -> None:
+    def solve(self, definition: str, best: float, attempts: int = 8) -> None:
         """Search around the family's points, confirm the best, accept it."""
         phase = f"solve:{definition}"
         self.begin(phase, 50.0)
@@ -158,8 +158,8 @@ class ScriptedSession:
         )
         self.ledger.spend("attempts", 1)
         self.emit(
-            events.CandidateJudged, 1.4, definition=candidate.definition, candidate=digest, phase=phase, outcome=outcome,
-            reason=verdict.reason, **numbers,
+            events.CandidateJudged, 1.4, definition=candidate.definition, candidate=digest, phase=phase,
+            outcome=outcome, reason=verdict.reason, **numbers,
         )  # fmt: skip
         return digest
 
@@ -199,7 +199,8 @@ def scripted_profile() -> Profile:
         engine="embedded", model=NAME, model_digest="0" * 64, configuration="1" * 64,
         machine=Machine(cpu="Synthetic CPU 2-Core", isa="x86-64-v3", cores=2, torch="2.13.0", kernel="6.1"),
         ceilings=Ceilings(
-            dram_bytes_per_s=21.4e9, cache_bytes_per_s=88e9, fp32_flops_per_s=140e9, threads=2, working_set_bytes=96_000_000
+            dram_bytes_per_s=21.4e9, cache_bytes_per_s=88e9, fp32_flops_per_s=140e9, threads=2,
+            working_set_bytes=96_000_000,
         ),
         trace="2" * 64, busy_ns=busy, unattributed_ns=rest, steps={"decode": 64, "prefill": 4},
         step_ns={"decode": step * 64, "prefill": step * 4}, step_ms_profiled=84.1, step_ms_unprofiled=80.6,
@@ -238,16 +239,16 @@ def scripted_verdict(candidate: str, phase: Any, outcome: Outcome, ratio: float)
     wrong = outcome == "incorrect"
     return Verdict(
         problem="3" * 64, candidate=candidate, phase=phase, outcome=outcome, reason=reasons[outcome], isolation="L3",
-        isolation_facts={"uid": "65534", "net": "own", "seccomp": "2"}, binary=None if outcome == "invalid" else "4" * 64,
+        isolation_facts={"uid": "65534", "net": "own"}, binary=None if outcome == "invalid" else "4" * 64,
         evaluations=(
             Evaluation(
                 workload="captured-decode-0", status="COMPILE_ERROR" if outcome == "invalid" else "PASSED",
                 log="kernel.cpp:14:5: error: expected ';' before '}' token" if outcome == "invalid" else "",
-                correctness=None if outcome == "invalid" else Correctness(max_relative_error=2e-6, max_absolute_error=3e-6),
+                correctness=None if outcome == "invalid" else _error(2e-6),
             ),
             Evaluation(
                 workload="hidden-batch-7", status="INCORRECT_NUMERICAL" if wrong else "PASSED",
-                correctness=Correctness(max_relative_error=0.7 if wrong else 3e-6, max_absolute_error=1.2 if wrong else 4e-6),
+                correctness=_error(0.7 if wrong else 3e-6),
             ),
         )[: 1 if outcome == "invalid" else 2],
         comparison=Comparison(
@@ -258,15 +259,23 @@ def scripted_verdict(candidate: str, phase: Any, outcome: Outcome, ratio: float)
     )  # fmt: skip
 
 
+def _error(size: float) -> Correctness:
+    return Correctness(max_relative_error=size, max_absolute_error=size * 1.5)
+
+
 def scripted_gate() -> dict[str, Any]:
     accepted = [
         {
-            "definition": name, "author": "rows", "proposer": "templates", "attempts_judged": 12, "attempts_rejected": 7,
+            "definition": name, "author": "rows", "proposer": "templates",
+            "attempts_judged": 12, "attempts_rejected": 7,
             "ratio": best, "interval": [best * 0.975, best * 1.022], "gain_over_default": 1.6, "hits": 3840 * (n + 1),
         }
         for n, (name, _, _, _, excluded, best) in enumerate(SLOTS) if excluded is None
     ]  # fmt: skip
-    fidelity = {"mean_kld": 3.1e-9, "null_kld": 2.2e-9, "p999_kld": 8.7e-8, "top1": 1.0, "ln_ppl_ratio": -1.2e-6}
+    fidelity = {
+        "mean_kld": 3.1e-9, "null_kld": 2.2e-9, "p999_kld": 8.7e-8, "top1": 1.0, "ln_ppl_ratio": -1.2e-6,
+        "tokens": 8192,
+    }  # fmt: skip
     return {
         "engine": {
             "decode": {
@@ -279,7 +288,7 @@ def scripted_gate() -> dict[str, Any]:
             },
             "compiled": {"decode_tok_s": 14.2},
         },
-        "fidelity": {"decode": {**fidelity, "tokens": 8192}, "prefill": {**fidelity, "mean_kld": 1.4e-9, "tokens": 8192}},
+        "fidelity": {"decode": fidelity, "prefill": {**fidelity, "mean_kld": 1.4e-9}},
         "bytes_per_token": {"incumbent": 538_000_000, "patched": 96_400_000},
         "accepted": accepted,
     }  # fmt: skip
@@ -288,9 +297,10 @@ def scripted_gate() -> dict[str, Any]:
 def write_live(folder: Path) -> ScriptedSession:
     """Write a session in the middle of its fourth problem, its writer still at work."""
     session = ScriptedSession(folder, started_s_ago=330)
-    session.up_to_ranking()
-    for name, _, _, _, _, best in SLOTS[:3]:
-        session.solve(name, best)
+    with session.ledger.transaction():
+        session.up_to_ranking()
+        for name, _, _, _, _, best in SLOTS[:3]:
+            session.solve(name, best)
     name = SLOTS[3][0]
     session.begin(f"solve:{name}", 50.0)
     session.judge(scripted_candidate(name, 1), "search", "faster", 2.1)
@@ -301,13 +311,15 @@ def write_live(folder: Path) -> ScriptedSession:
 
 def write_finished(folder: Path, passed: bool = True) -> None:
     """Write a session that went through to its report."""
-    session = ScriptedSession(folder, started_s_ago=600)
-    session.up_to_ranking()
-    for name, _, _, _, excluded, best in SLOTS:
-        if excluded is None:
-            session.solve(name, best)
-    session.gate(passed)
-    session.end()
+    session = ScriptedSession(folder, started_s_ago=660)
+    # One transaction, because a real session's few hundred commits would each wait for the disk here.
+    with session.ledger.transaction():
+        session.up_to_ranking()
+        for name, _, _, _, excluded, best in SLOTS:
+            if excluded is None:
+                session.solve(name, best)
+        session.gate(passed)
+        session.end()
     session.ledger.close()
 
 

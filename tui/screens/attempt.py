@@ -5,24 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ClassVar
 
+from pygments.token import Token  # type: ignore[import-untyped]
 from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.highlight import highlight
+from textual.highlight import HighlightTheme, highlight
 from textual.screen import Screen
 from textual.widgets import Footer, Static, TabbedContent, TabPane, Tabs
 
 from kernelwright.agent.ledger import Attempt
 from kernelwright.profiles.errors import KernelwrightError
 from kernelwright.tui.attempt_view import AttemptView
-from kernelwright.tui.palette import DIM, FAINT, GREEN, RED, TEXT
+from kernelwright.tui.palette import ACCENT, DIM, FAINT, GREEN, LITERAL, RED, TEXT
 from kernelwright.tui.widgets.verdict_card import VerdictCard
 from kernelwright.tui.words import tiny
 
 _LANGUAGES = {"cpp": "cpp", "cuda": "cpp", "python": "python", "triton": "python"}
+
+
+class SourceTheme(HighlightTheme):
+    """Few colours: what is a word of the language, what is a literal, what is a remark."""
+
+    STYLES = {  # noqa: RUF012  (declared so by Textual)
+        Token.Comment: DIM,
+        Token.Comment.Preproc: ACCENT,
+        Token.Comment.PreprocFile: LITERAL,
+        Token.Keyword: ACCENT,
+        Token.Literal: LITERAL,
+        Token.Operator.Word: ACCENT,
+        Token.Name.Decorator: ACCENT,
+        Token.Name.Function: f"bold {TEXT}",
+        Token.Name.Class: f"bold {TEXT}",
+    }
 
 
 class AttemptScreen(Screen[None]):
@@ -82,7 +99,7 @@ def _source(shown: AttemptView) -> Content:
     head = f"{candidate.language} · {candidate.isa} · {' '.join(candidate.compile_flags) or 'no flags of its own'}"
     parts = [Content.styled(f"{head}\n{point}\n" if point else f"{head}\n", DIM)]
     for source in candidate.sources:
-        code = highlight(source.content, language=_LANGUAGES[candidate.language])
+        code = highlight(source.content, language=_LANGUAGES[candidate.language], theme=SourceTheme)
         parts += [Content.styled(f"\n{source.path}\n", f"bold {TEXT}"), code, Content("\n")]
     return Content("").join(parts)
 

@@ -17,9 +17,13 @@ from kernelwright.tui.palette import DIM, FAINT, OUTCOMES, TEXT
 from kernelwright.tui.view import SessionView, outcome_of
 from kernelwright.tui.widgets.quiet_table import QuietTable, Row
 from kernelwright.tui.widgets.verdict_card import VerdictCard
-from kernelwright.tui.words import span, times
+from kernelwright.tui.words import times
 
 _ORDERS = ("newest first", "fastest first")
+
+
+class AttemptTable(QuietTable):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select_cursor", "Open")]
 
 
 class AttemptsPane(Vertical):
@@ -50,7 +54,7 @@ class AttemptsPane(Vertical):
     def compose(self) -> ComposeResult:
         yield Static(id="filter")
         with Horizontal():
-            yield QuietTable(id="attempts")
+            yield AttemptTable(id="attempts-table")
             with VerticalScroll(id="verdict-panel", can_focus=False):
                 yield VerdictCard()
 
@@ -94,11 +98,12 @@ class AttemptsPane(Vertical):
 
     def _fill(self) -> None:
         table = self.query_one(QuietTable)
-        wide = self.app.size.width >= 140
+        room = self.app.size.width
         shown = self.shown()
-        columns = ("#", "definition", "author", "phase", "outcome", " ratio", *(("interval",) if wide else ()))
-        table.fill(columns, [_row(attempt, wide) for attempt in shown])
-        self.query_one("#filter", Static).update(_filter_line(self.view, self.outcome, self.order))
+        with_author = (room < 118 and room >= 94) or room >= 150
+        columns = ("#", "definition", *(("author",) if with_author else ()), "phase", "outcome", " ratio")
+        table.fill(columns, [_row(attempt, with_author) for attempt in shown])
+        self.query_one("#filter", Static).update(_filter_line(self.view, self.outcome, self.order, room - 2))
         if not shown:
             self.query_one(VerdictCard).show(None)
 
@@ -108,29 +113,29 @@ def _present(view: SessionView | None) -> list[str]:
     return [outcome for outcome in OUTCOMES if outcome in counts]
 
 
-def _filter_line(view: SessionView | None, chosen: str, order: str) -> Text:
-    counts = view.outcomes() if view else {}
-    line = Text(no_wrap=True, overflow="ellipsis")
+def _filter_line(view: SessionView | None, chosen: str, order: str, width: int) -> Text:
+    counts = {"all": len(view.attempts), **view.outcomes()} if view else {"all": 0}
+    parts = []
     for outcome in ["all", *_present(view)]:
-        number = sum(counts.values()) if outcome == "all" else counts[outcome]
         colour = OUTCOMES.get(outcome, TEXT)
-        line.append(outcome, f"{colour} bold underline" if outcome == chosen else colour)
-        line.append(f" {number}  ", DIM)
-    return line.append(order, FAINT)
+        name = Text(outcome, f"{colour} bold underline" if outcome == chosen else colour)
+        parts.append(name + Text(f" {counts[outcome]}", DIM))
+    full = Text("   ").join([*parts, Text(order, FAINT)])
+    return full if len(full) <= width else Text(" ").join(parts)
 
 
-def _row(attempt: Attempt, wide: bool) -> Row:
+def _row(attempt: Attempt, with_author: bool) -> Row:
     outcome = outcome_of(attempt)
     colour = OUTCOMES.get(outcome, TEXT)
     cells = [
         Text(str(attempt.id), FAINT),
-        Text(_shorten(attempt.definition, 28), TEXT),
-        Text(_shorten(attempt.author, 30 if wide else 14), DIM),
+        Text(_shorten(attempt.definition, 32), TEXT),
+        *([Text(_shorten(attempt.author, 24), DIM)] if with_author else []),
         Text(attempt.phase, TEXT if attempt.phase == "confirm" else DIM),
         Text(outcome, colour),
         Text(times(attempt.ratio) if attempt.ratio else "", colour, justify="right"),
     ]
-    return str(attempt.id), [*cells, Text(span(attempt.low, attempt.high), DIM)] if wide else cells
+    return str(attempt.id), cells
 
 
 def _shorten(name: str, most: int) -> str:

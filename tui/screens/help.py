@@ -17,7 +17,7 @@ from kernelwright.tui.palette import ACCENT, DIM, OUTCOMES, TEXT
 
 _KEYS = {
     "1 … 5": "overview, targets, attempts, engine, log",
-    "↑ ↓  PgUp PgDn": "move",
+    "↑ ↓  home end": "move; also page up and down",
     "enter": "open an attempt: source, difference, evaluations",
     "f  F": "attempts: next or previous outcome",
     "o": "attempts: newest or fastest first",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from typing import ClassVar
 
 from rich.text import Text
@@ -13,9 +11,9 @@ from textual.containers import Vertical
 from textual.widgets import RichLog, Static
 
 from kernelwright.agent import events as e
-from kernelwright.tui.palette import DIM, FAINT, GREEN, OUTCOMES, RED, TEXT
+from kernelwright.tui.palette import FAINT
 from kernelwright.tui.view import SessionView
-from kernelwright.tui.words import sentence
+from kernelwright.tui.widgets.latest_events import log_line
 
 
 class LogPane(Vertical):
@@ -26,7 +24,7 @@ class LogPane(Vertical):
     _written: int = 0
 
     def compose(self) -> ComposeResult:
-        yield RichLog(wrap=False, min_width=40, id="log")
+        yield RichLog(wrap=False, min_width=40, id="log-lines")
         yield Static(id="log-note")
 
     def show(self, view: SessionView) -> None:
@@ -48,18 +46,3 @@ class LogPane(Vertical):
         self._written = 0
         if self.view is not None:
             self.show(self.view)
-
-
-def log_line(event: e.Event) -> Text:
-    """Return one line: local time, what happened, and its particulars."""
-    colour = TEXT
-    if isinstance(event, e.CandidateJudged):
-        colour = OUTCOMES[event.outcome]
-    elif isinstance(event, e.KernelAccepted | e.PatchCommitted) or (isinstance(event, e.GateFinished) and event.passed):
-        colour = GREEN
-    elif isinstance(event, e.GateFinished):
-        colour = RED
-    what = re.sub(r"(?<!^)(?=[A-Z])", " ", event.kind).capitalize()
-    return Text.assemble(
-        (time.strftime("%H:%M:%S  ", time.localtime(event.at)), FAINT), (what.ljust(19), colour), (sentence(event), DIM)
-    )

@@ -10,6 +10,7 @@ from kernelwright.tui.view import SessionView
 from kernelwright.tui.widgets.best_table import BestTable
 from kernelwright.tui.widgets.budget_bar import BudgetBar
 from kernelwright.tui.widgets.headline import Headline, ProgressLine
+from kernelwright.tui.widgets.latest_events import LatestEvents
 from kernelwright.tui.widgets.phase_list import PhaseList
 from kernelwright.tui.widgets.view_widget import ViewWidget
 
@@ -25,6 +26,9 @@ class OverviewPane(Vertical):
             with VerticalScroll(id="best"):
                 yield Static("Best so far", classes="heading")
                 yield BestTable()
+        with Vertical(id="latest"):
+            yield Static("Latest", classes="heading")
+            yield LatestEvents()
         yield ProgressLine()
 
     def show(self, view: SessionView) -> None:

@@ -25,7 +25,13 @@ PANES: dict[str, type[Pane]] = {
     "engine": EnginePane,
     "log": LogPane,
 }
-_FOCUS = {"overview": "#best", "targets": "#targets", "attempts": "#attempts", "engine": "EnginePane", "log": "#log"}
+_FOCUS = {
+    "overview": "#best",
+    "targets": "#targets-table",
+    "attempts": "#attempts-table",
+    "engine": "EnginePane",
+    "log": "#log-lines",
+}
 
 
 class SessionScreen(Screen[None]):
@@ -36,7 +42,9 @@ class SessionScreen(Screen[None]):
         Binding("4", "tab('engine')", show=False),
         Binding("5", "tab('log')", show=False),
     ]
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (118, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (118, "-wide")]  # noqa: RUF012  (declared so by Textual)
+
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (34, "-tall")]  # noqa: RUF012
 
     def __init__(self, view: SessionView) -> None:
         super().__init__()

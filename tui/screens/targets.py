@@ -16,7 +16,7 @@ from kernelwright.tui.view import SessionView
 from kernelwright.tui.widgets.quiet_table import QuietTable, Row
 from kernelwright.tui.words import duration, percent, times
 
-_COLUMNS = ("definition", "phase", " share", "headroom", "", " ceiling")
+_COLUMNS = ("definition", "phase", " share", "headroom", " ceiling")
 
 
 class TargetsPane(Vertical):
@@ -24,7 +24,7 @@ class TargetsPane(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Static(id="profile")
-        yield QuietTable(id="targets")
+        yield QuietTable(id="targets-table")
         yield Static(id="target-note")
 
     def show(self, view: SessionView) -> None:
@@ -55,9 +55,9 @@ def _summary(profile: Profile | None) -> Text:
     cost = profile.step_ms_profiled / profile.step_ms_unprofiled - 1 if profile.step_ms_unprofiled else 0.0
     unattributed = profile.unattributed_ns / profile.busy_ns if profile.busy_ns else 0.0
     lines = Text.assemble(
-        (f"{profile.step_ms_unprofiled:.1f} ms", TEXT), (" a decode step", DIM),
-        (f"  ({profile.step_ms_profiled:.1f} ms profiled, {percent(cost)} more)", DIM),
-        (f"  {percent(unattributed)}", TEXT), (" outside every slot", DIM),
+        (f"{profile.step_ms_unprofiled:.1f} ms", TEXT),
+        (f" a decode step ({percent(cost)} more while profiled) · ", DIM),
+        (percent(unattributed), TEXT), (" outside slots", DIM),
     )  # fmt: skip
     machine, ceilings = profile.machine, profile.ceilings
     measured = f" · DRAM {ceilings.dram_bytes_per_s / 1e9:.1f} GB/s · {ceilings.threads} threads" if ceilings else ""
@@ -71,11 +71,16 @@ def _row(n: int, target: Target, wide: bool) -> Row:
         Text(target.definition, colour),
         Text(target.phase, FAINT if excluded else DIM),
         Text(percent(target.share), colour, justify="right"),
-        headroom_bar(target.headroom, 12),
-        Text("no model" if target.headroom is None else times(target.headroom), FAINT if excluded else DIM),
+        _headroom(target, FAINT if excluded else TEXT),
         Text(times(target.ceiling), colour, justify="right"),
     ]
     return str(n), [*cells, Text(_why(target), YELLOW if excluded else DIM)] if wide else cells
+
+
+def _headroom(target: Target, colour: str) -> Text:
+    if target.headroom is None:
+        return Text("–".rjust(14), FAINT)
+    return Text.assemble(headroom_bar(target.headroom, 8), (f"{target.headroom:.1f}×".rjust(6), colour))
 
 
 def _why(target: Target) -> str:
@@ -85,6 +90,7 @@ def _why(target: Target) -> str:
 def _note(target: Target) -> Text:
     why = _why(target)
     now = f"{duration(target.ns_per_call)} a call at {target.tokens} token{'s' if target.tokens != 1 else ''}"
-    roofline = f", {duration(target.roofline_ns)} at the roofline ({target.bound} bound)" if target.roofline_ns else ""
-    line = Text.assemble((target.definition, TEXT), (f"  {now}{roofline}\n", DIM))
-    return line + (Text(f"excluded: {why}", YELLOW) if why else Text("worked on", DIM))
+    roofline = ""
+    if target.roofline_ns:
+        roofline = f", {duration(target.roofline_ns)} at its roofline, bound by {target.bound}"
+    return Text(f"{now}{roofline}\n", DIM) + (Text(f"excluded: {why}", YELLOW) if why else Text("worked on", DIM))

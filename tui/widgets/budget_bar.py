@@ -33,7 +33,8 @@ class BudgetBar(ViewWidget):
         rest = Text(_counts(view), DIM)
         room = max(8, width - len(words) - len(rest) - 8)
         line.add_row(words, bar(spent / budget, room, DIM) if budget else Text(""), rest)
-        return Group(line, _ending(view))
+        ending = _ending(view)
+        return Group(line, ending) if ending else line
 
 
 def _counts(view: SessionView) -> str:

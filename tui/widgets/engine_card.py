@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.tui.palette import ACCENT, DIM, FAINT, GREEN, RED, TEXT, YELLOW
-from kernelwright.tui.plots import block
+from kernelwright.tui.palette import ACCENT, DIM, FAINT, GREEN, GROUND, RED, TEXT, YELLOW
+from kernelwright.tui.plots import bar
 from kernelwright.tui.view import Fidelity, GateView, SessionView, Speed
 from kernelwright.tui.widgets.headline import colour_of, speed_plot
 from kernelwright.tui.widgets.view_widget import ViewWidget
@@ -65,25 +65,25 @@ def _speed(phase: str, speed: Speed, compiled: float | None, width: int) -> Rend
             table.add_row(
                 Text(name, DIM),
                 Text(f"{value:.1f} tok/s", TEXT),
-                block(value / most, max(10, min(60, width - 36)), colour),
+                bar(value / most, max(10, min(60, width - 36)), colour, GROUND),
             )
     return Group(head, table)
 
 
 def _fidelity(fidelity: dict[str, Fidelity]) -> RenderableType:
     table = Table.grid(padding=(0, 3, 0, 0))
-    table.add_column(width=14)
+    table.add_column(min_width=14, no_wrap=True)
     for _ in fidelity:
         table.add_column(justify="right", no_wrap=True, min_width=9)
     table.add_column(no_wrap=True)
     records = list(fidelity.values())
     table.add_row(Text("fidelity", f"bold {TEXT}"), *(Text(phase, DIM) for phase in fidelity), Text("limit", DIM))
-    limit = " / ".join(f"≤ {tiny(kld_limit(record))}" for record in records)
+    limit = " / ".join(dict.fromkeys(tiny(kld_limit(record)) for record in records))
     rows = [
         (
             "mean KLD",
             [Text(tiny(r.mean_kld), _kld_colour(r)) for r in records],
-            f"{limit}, the larger of 1e-8 and 4 × null",
+            f"≤ {limit}  (1e-8 or 4 × null)",
         ),
         ("null KLD", [Text(tiny(r.null_kld), TEXT) for r in records], ""),
         ("p99.9 KLD", [Text(tiny(r.p999_kld), TEXT) for r in records], ""),

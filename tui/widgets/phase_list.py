@@ -29,7 +29,7 @@ class PhaseList(ViewWidget):
     def draw(self, view: SessionView, width: int) -> RenderableType:
         table = Table.grid(padding=(0, 1, 0, 0))
         table.add_column(width=1)
-        table.add_column(width=15, no_wrap=True)
+        table.add_column(width=12, no_wrap=True)
         table.add_column(justify="right", no_wrap=True, min_width=5)
         for phase in view.phases:
             mark, colour = _MARKS[phase.state]

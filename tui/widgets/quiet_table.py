@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.text import Text
+from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 from textual.widgets.data_table import RowDoesNotExist
 
@@ -13,8 +14,13 @@ Row = tuple[str, Sequence[Text]]
 
 
 class QuietTable(DataTable[Text]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("home,g", "scroll_top", "Top", show=False),
+        Binding("end,G", "scroll_bottom", "Bottom", show=False),
+    ]
+
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(cursor_type="row", cell_padding=1, **kwargs)
+        super().__init__(cursor_type="row", cell_padding=1, cursor_foreground_priority="renderable", **kwargs)
         self._columns_shown: tuple[str, ...] = ()
         self._rows_shown: list[tuple[str, tuple[str, ...]]] = []
 

@@ -14,6 +14,8 @@ from kernelwright.tui.plots import interval_plot
 from kernelwright.tui.view import outcome_of
 from kernelwright.tui.words import duration, percent, size, span, times
 
+_WIDE = 70
+
 
 class VerdictCard(Widget):
     DEFAULT_CSS = "VerdictCard { height: auto; width: 1fr; }"
@@ -49,12 +51,13 @@ def draw_verdict(shown: AttemptView, width: int) -> list[Text]:
     if verdict is None:
         return lines
     timed = verdict.comparison
+    # Beside the list there is height to spare, over a source there is not.
+    gap = [Text("")] if width < _WIDE else []
     if timed is not None:
-        lines += [Text(""), *_plot(timed, width, colour), Text("")]
-    if attempt.reason:
-        lines.append(Text(attempt.reason, TEXT))
+        lines += [*gap, *_plot(timed, width, colour)]
+    lines += [*gap, Text(attempt.reason or "", TEXT)]
     if timed is not None:
-        lines += _evidence(timed)
+        lines += _evidence(timed, width)
     prepared = (
         f" · prepare {verdict.prepare_ms:.1f} ms, packed {size(verdict.packed_bytes)}" if verdict.packed_bytes else ""
     )
@@ -64,7 +67,10 @@ def draw_verdict(shown: AttemptView, width: int) -> list[Text]:
 
 
 def _plot(timed: Comparison, width: int, colour: str) -> list[Text]:
-    words = Text.assemble(("  " + times(timed.ratio), f"bold {colour}"), (" " + span(timed.low, timed.high), DIM))
+    words = Text.assemble(
+        ("  " + times(timed.ratio), f"bold {colour}"),
+        (f" {span(timed.low, timed.high)} at {timed.confidence:.0%}", DIM),
+    )
     room = min(48, width - len(words) - 1)
     if room < 12 or not 0 < timed.low <= timed.ratio <= timed.high:
         return [words]
@@ -72,12 +78,8 @@ def _plot(timed: Comparison, width: int, colour: str) -> list[Text]:
     return [axis + words, labels]
 
 
-def _evidence(timed: Comparison) -> list[Text]:
+def _evidence(timed: Comparison, width: int) -> list[Text]:
     before, after = duration(timed.incumbent_us * 1e3), duration(timed.candidate_us * 1e3)
-    return [
-        Text(f"{before} → {after} a call, {timed.level} level", DIM),
-        Text(
-            f"n {timed.n} over {timed.launches} launches · {timed.confidence:.0%} interval · floor {percent(timed.floor)}",
-            DIM,
-        ),
-    ]
+    cost = f"{before} → {after} a call, {timed.level} level"
+    basis = f"n {timed.n}, {timed.launches} launches, floor {percent(timed.floor)}"
+    return [Text(f"{cost} · {basis}", DIM)] if width >= _WIDE else [Text(cost, DIM), Text(basis, DIM)]
