@@ -118,12 +118,14 @@ def _arguments(problem: Problem) -> tuple[list[str], list[str]]:
     for position, (name, spec) in enumerate(tensors.items()):
         if spec.shape is None:
             lines.append(f"{name}: scalar")
-            bindings.append(f"double {name} = kw::scalar(args[{position}]);")
+            bindings.append(f"double {name} = args.number({position});")
             continue
         shape = ", ".join(_axis_text(definition, axis) for axis in spec.shape)
         role = "output " if name in definition.outputs else ""
         lines.append(f"{name}: {role}{spec.dtype}[{shape}]")
-        bindings.append(f"auto {name} = kw::tensor<{_ctype(spec.dtype)}>(args[{position}]);")
+        bindings.append(
+            f"auto {name} = args.tensor<{_ctype(spec.dtype)}>({position}, {len(spec.shape)});  // {name}.data[i]"
+        )
     return lines, bindings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernelwright.kernels.definition import SlotContract
-from kernelwright.kernels.families import families_of_type
+from kernelwright.kernels.families.table import family_of
 from kernelwright.profiles.target import Target
 
 
@@ -20,13 +20,6 @@ def plan_targets(targets: Sequence[Target], only: Sequence[str], contracts: Mapp
         if target.phase != "decode" or target.tokens != 1 or target.definition in chosen:
             continue
         wanted = target.definition in only if only else target.excluded is None
-        if wanted and target.reachable and families_of_type(op_type_of(target.definition)):
+        if wanted and target.reachable and family_of(definitions[target.definition]):
             chosen[target.definition] = target
     return sorted(chosen.values(), key=lambda t: bool(contracts[t.definition].regions))
-
-
-def op_type_of(definition: str) -> str:
-    """Return the op type a definition's name begins with, e.g. `q4_1_linear` of `q4_1_linear_n960_k576`."""
-    from kernelwright.kernels.registry import OPS
-
-    return max((op for op in OPS if definition.startswith(op + "_")), key=len, default="")

@@ -115,7 +115,9 @@ class Workbench:
     def worklist(self, targets: list[dict[str, Any]]) -> Iterator[tuple[Target, float]]:
         """Yield what to work on and for how many seconds, until the budget ends; decided anew after each."""
         options = self.session.options
-        planned = plan_targets([Target.model_validate(t) for t in targets], options.only, self.slots.contracts())
+        planned = plan_targets(
+            [Target.model_validate(t) for t in targets], options.only, self.slots.definitions(), self.slots.contracts()
+        )
         for position, target in enumerate(planned):
             done = self.session.ledger.step_result(f"solve:{target.definition}") is not None
             if done:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(report))
     else:
         print(summary(report))
-    return 1 if report.get("gate", {}).get("passed") is False else 0
+    return 1 if (report.get("gate") or {}).get("passed") is False else 0
 
 
 def _options(args: argparse.Namespace) -> OptimizeOptions:
