@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kernelwright.kernels.definition import SlotContract
+from kernelwright.kernels.definition import Definition, SlotContract
 from kernelwright.kernels.families.table import family_of
 from kernelwright.profiles.target import Target
 
 
-def plan_targets(targets: Sequence[Target], only: Sequence[str], contracts: Mapping[str, SlotContract]) -> list[Target]:
+def plan_targets(
+    targets: Sequence[Target],
+    only: Sequence[str],
+    definitions: Mapping[str, Definition],
+    contracts: Mapping[str, SlotContract],
+) -> list[Target]:
     """Return one target per definition, best first: decode at one token, reachable, with somebody who can write it.
 
     Ops come before the regions made of them: a region must beat the ops apart, so they have to be there first.
