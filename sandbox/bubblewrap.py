@@ -134,6 +134,7 @@ def launch_with_plan(
     stdout: int | IO[bytes] | None,
     stderr: int | IO[bytes] | None,
     cleanup: Callable[[], None] | None = None,
+    nested: bool = True,
 ) -> CagedProcess:
     """Start `drop.py` on `plan` in its own session and cgroup. Returns the process it becomes."""
     group = create_group(limits.memory_bytes, limits.processes + 4)
@@ -148,7 +149,7 @@ def launch_with_plan(
         start_new_session=True,
         env={},
     )
-    return CagedProcess(popen, group, cleanup)
+    return CagedProcess(popen, group, cleanup, nested)
 
 
 def rlimits(limits: Limits, own_uid: bool) -> dict[str, int]:

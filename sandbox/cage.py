@@ -81,10 +81,12 @@ class CagedProcess:
         popen: subprocess.Popen[bytes],
         group: ControlGroup | None = None,
         cleanup: Callable[[], None] | None = None,
+        nested: bool = True,
     ) -> None:
         self._popen = popen
         self._group = group
         self._cleanup = cleanup
+        self._nested = nested
         self.pid = popen.pid
         self.pidfd = os.pidfd_open(popen.pid)
         self.limits_by = group.kind if group else "rlimits"
@@ -101,20 +103,28 @@ class CagedProcess:
     def alive(self) -> bool:
         return self._popen.poll() is None
 
+    def inside(self) -> list[int]:
+        """Return the host pids of the command and everything it started, the command first."""
+        below = [pid for pid in descendants(self.pid) if not _is_cage_process(pid)]
+        return below if self._nested else [self.pid, *below]
+
     def inner_pid(self, timeout_s: float = 5.0) -> int | None:
         """Return the host pid of the command itself (not of the cage around it); None if it has ended already."""
         deadline = time.monotonic() + timeout_s
         while self.alive and time.monotonic() < deadline:
-            for pid in descendants(self.pid):
-                if not _is_cage_process(pid):
-                    return pid
+            if inside := self.inside():
+                return inside[0]
             time.sleep(0.005)
         return None
 
     def cpu_seconds(self) -> float:
         """Return CPU time used so far by everything inside, read outside: the cgroup's counter or /proc."""
         used = self._group.cpu_seconds() if self._group else None
-        return used if used is not None else sum(cpu_seconds_of(p) for p in descendants(self.pid))
+        return used if used is not None else sum(cpu_seconds_of(p) for p in self.inside())
+
+    def num_processes(self) -> int:
+        """Return how many live processes the command has become, itself included."""
+        return sum(_is_running(pid) for pid in self.inside())
 
     def stop(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -128,12 +138,14 @@ class CagedProcess:
 
     def kill(self) -> None:
         """End everything inside and wait until it is gone. Safe to call twice."""
-        inside = descendants(self.pid) if self.alive else []
-        if self._group:
+        if self.alive and self._nested:
+            # the first descendant is the namespace's init: with it everything inside dies at once, and bwrap reaps it
+            _kill_all(descendants(self.pid))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(2)
+        _kill_all([*descendants(self.pid), self.pid] if self.alive else [])
+        if self._group and self.pidfd >= 0:
             self._group.kill()
-        for pid in [self.pid, *inside]:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
         self._popen.wait(10)
         if self.pidfd >= 0:
             os.close(self.pidfd)
@@ -144,10 +156,9 @@ class CagedProcess:
                 self._cleanup()
 
     def _signal(self, number: signal.Signals) -> None:
-        for pid in descendants(self.pid):
-            if not _is_cage_process(pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+        for pid in self.inside():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def __enter__(self) -> CagedProcess:
         return self
@@ -208,6 +219,19 @@ def cpu_seconds_of(pid: int) -> float:
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _kill_all(pids: Sequence[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _is_cage_process(pid: int) -> bool:

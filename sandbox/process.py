@@ -44,4 +44,4 @@ class Process:
             "binds": [],
             "rlimits": rlimits(limits, own_uid=False),
         }
-        return launch_with_plan(plan, fds=fds, limits=limits, stdout=stdout, stderr=stderr)
+        return launch_with_plan(plan, fds=fds, limits=limits, stdout=stdout, stderr=stderr, nested=False)

@@ -39,7 +39,7 @@ PLAN, GO, EXIT = 1, 2, 3
 class Runner:
     def __init__(self, job: dict[str, Any]) -> None:
         self._job = job
-        self._inputs = _map(job["inputs_fd"], writable=False)
+        self._inputs = _map(job["inputs_fd"], writable=job["inputs_writable"])
         self._outputs = _map(job["outputs_fd"], writable=True)
         self._weights = _map(job["weights_fd"], writable=False)
         self._calls: list[tuple[BoundSlot, list[Any], tuple[torch.Tensor, ...]]] = []

@@ -105,7 +105,7 @@ class Arm:
         self.trusted = trusted
         self._copies_late = trusted and candidate.language == "python"
         job = _job_json(candidate, definition, contract, self._weights, self.threads, self._copies_late)
-        job["has_code"] = binary is not None
+        job |= {"has_code": binary is not None, "inputs_writable": not self.sealed}
         self._job.fill_and_seal(json.dumps(job).encode())
         self._code.fill_and_seal(binary or b"")
         self._bell.ring()
@@ -155,6 +155,9 @@ class Arm:
 
     def cpu_seconds(self) -> float:
         return self._process.cpu_seconds()
+
+    def num_processes(self) -> int:
+        return self._process.num_processes()
 
     def log(self) -> str:
         """Return the end of what the runner printed: diagnostics, never evidence."""

@@ -168,6 +168,8 @@ class Trial:
                 result.trouble = "cpu"
             elif find_busy_after_done(exchanges[1]):
                 result.trouble = "busy"
+        if not result.trouble and self.arm.num_processes() > 1:
+            result.trouble = "forked"
         return result
 
     def time_and_judge(self, pairs: int) -> Launch | None:
@@ -202,6 +204,7 @@ class Trial:
 _TIMED_TROUBLE = {
     "timed": ("invalid", "its results while it is timed differ from those it gives otherwise"),
     "cpu": ("invalid", "it used more processor time than its threads allow"),
+    "forked": ("invalid", "it started other processes"),
     "busy": ("invalid", "it went on working after it had said it was done"),
 }
 

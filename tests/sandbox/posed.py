@@ -1,4 +1,4 @@
-"""A small real problem and candidates for the sandbox tests: a Q4_1 linear layer with an incumbent that repeats itself."""
+"""A small real problem and candidates for the sandbox tests: a Q4_1 layer whose incumbent repeats its work."""
 
 from __future__ import annotations
 

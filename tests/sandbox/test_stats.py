@@ -1,0 +1,90 @@
+"""The statistics find planted effects and, as importantly, none where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernelwright.sandbox.stats import Interval, Launch, bootstrap, calibrate_floor, decide
+
+
+def simulate(seed: int, effect: float, *, launches: int = 5, pairs: int = 12, noise: float = 0.02) -> list[Launch]:
+    """Return launches of a candidate `effect` faster, with noise by pair, shared drift and an offset by launch."""
+    random = np.random.default_rng(seed)
+    found = []
+    for _ in range(launches):
+        drift = np.exp(np.cumsum(random.normal(0, 0.01, pairs)))
+        offset = np.exp(random.normal(0, 0.003))
+        incumbent = 1e-3 * drift * np.exp(np.abs(random.standard_t(3, pairs)) * noise)
+        candidate = 1e-3 / (1 + effect) * offset * drift * np.exp(np.abs(random.standard_t(3, pairs)) * noise)
+        found.append(Launch(tuple(incumbent), tuple(candidate)))
+    return found
+
+
+def judge(seed: int, effect: float) -> str:
+    floor = calibrate_floor(simulate(seed + 10_000, 0.0), pairs=16)
+    return decide(bootstrap(simulate(seed, effect)), floor)[0]
+
+
+def test_nothing_is_never_something() -> None:
+    outcomes = [judge(seed, 0.0) for seed in range(50)]
+    assert outcomes.count("faster") == 0
+
+
+@pytest.mark.parametrize(("effect", "least"), [(0.05, 0.7), (0.10, 0.97)])
+def test_planted_gains_are_found(effect: float, least: float) -> None:
+    outcomes = [judge(seed, effect) for seed in range(30)]
+    assert outcomes.count("faster") / len(outcomes) >= least
+
+
+def test_a_slower_one_is_slower() -> None:
+    assert [judge(seed, -0.10) for seed in range(20)].count("slower") >= 19
+
+
+def test_without_the_floor_noise_would_win() -> None:
+    """The control switched off: one launch, and anything above 1 counts. Then the incumbent beats itself."""
+    wins = sum(bootstrap(simulate(seed, 0.0, launches=1)).low > 1.0 for seed in range(100))
+    assert wins > 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), gain=st.floats(0.01, 0.5))
+def test_a_faster_candidate_never_looks_slower(seed: int, gain: float) -> None:
+    launches = simulate(seed, 0.0, launches=3, pairs=6)
+    quicker = [Launch(x.incumbent, tuple(t / (1 + gain) for t in x.candidate)) for x in launches]
+    before, after = bootstrap(launches), bootstrap(quicker)
+    assert after.ratio > before.ratio
+    assert after.low > before.low
+    assert after.high > before.high
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    low=st.floats(0.5, 2.0),
+    width=st.floats(0, 0.5),
+    floor=st.floats(0, 0.2),
+    more=st.floats(0, 0.2),
+)
+def test_more_noise_never_turns_a_verdict_to_faster(low: float, width: float, floor: float, more: float) -> None:
+    interval = Interval(low + width / 2, low, low + width, 60, 5)
+    if decide(interval, floor + more)[0] == "faster":
+        assert decide(interval, floor)[0] == "faster"
+
+
+def test_the_interval_holds_the_ratio() -> None:
+    interval = bootstrap(simulate(3, 0.04))
+    assert interval.low <= interval.ratio <= interval.high
+    assert (interval.n, interval.launches) == (60, 5)
+
+
+def test_no_pairs_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no pairs"):
+        bootstrap([Launch((), ())])
+
+
+def test_a_noisy_machine_is_told_so() -> None:
+    outcome, reason = decide(Interval(1.04, 1.02, 1.06, 60, 5), floor=0.10)
+    assert outcome == "inconclusive"
+    assert "noisy" in reason
