@@ -31,11 +31,12 @@ from kernelwright.engine.weights import find_default_model
 PROMPT, DECODE, PREFILL = 128, 128, 512
 GREEDY_TOKENS, TIE_MARGIN, NEEDED = 64, 1e-3, 0.9
 PROMPTS = (
-    "The capital of France is", "Once upon a time there was a", "def fibonacci(n):\n    ",
-    "The three laws of motion are", "Photosynthesis is the process by which", "To make a good cup of tea, you", "SELECT name FROM users WHERE",
-    "The quick brown fox", "In 1969, the first human", "Water boils at", "La capitale de l'Italie est",
-    "import numpy as np\n", "Dear Sir or Madam,\n\nI am writing to", "Q: What is 17 + 25?\nA:", "The history of the Roman Empire begins",
-    "Roses are red,", "A binary search tree is", "My favourite book is", "The stock market today", "<html>\n<head>\n",
+    "The capital of France is", "Once upon a time there was a", "def fibonacci(n):\n    ", "Water boils at",
+    "The three laws of motion are", "Photosynthesis is the process by which", "To make a good cup of tea, you",
+    "SELECT name FROM users WHERE", "The quick brown fox", "In 1969, the first human", "La capitale de l'Italie est",
+    "import numpy as np\n", "Dear Sir or Madam,\n\nI am writing to", "Q: What is 17 + 25?\nA:", "Roses are red,",
+    "The history of the Roman Empire begins", "A binary search tree is", "My favourite book is",
+    "The stock market today", "<html>\n<head>\n",
 )  # fmt: skip
 
 

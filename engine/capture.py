@@ -13,8 +13,12 @@ import argparse
 import json
 import os
 import random
+import subprocess
 import sys
+import uuid
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +28,31 @@ from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.mix import Mix, read_mix
 from kernelwright.engine.sequence import SamplingParams
 from kernelwright.engine.weights import find_default_model
-from kernelwright.profiles.errors import KernelwrightError
+from kernelwright.profiles.errors import BrokenInput, KernelwrightError
+from kernelwright.profiles.profile import Phase
 
 if TYPE_CHECKING:
     from kernelwright.engine.dispatch import CallSite
     from kernelwright.engine.llama import Call
     from kernelwright.kernels.load import BoundSlot
 
+
+@dataclass(frozen=True, slots=True)
+class CapturedWorkload:
+    """One captured call: where its tensors are, and the values of the definition's varying axes."""
+
+    uuid: str
+    phase: Phase
+    axes: dict[str, int]
+    layer: int
+    path: Path
+    keys: dict[str, str]
+    """Input name → key in the safetensors file."""
+    scalars: dict[str, float | int]
+
+
 Bucket = tuple[str, str]
-"""(definition, one of "decode 1", "decode", "prefill")."""
+"""(definition, one of "decode 1" (one sequence), "decode" (more than one), "prefill")."""
 DECODE_SEQS = 8
 
 
@@ -111,7 +131,7 @@ def capture_workloads(
 
     `limit` input sets are kept per definition and bucket (decode at one sequence, decode together, prefill);
     `definitions` None keeps all. Index: definition → list of {phase, axes, layer, path, tensors, scalars}; tensor names
-    are keys of the safetensors file. Raises as LLMEngine and `read_mix` do, and OSError when `out_dir` cannot be written.
+    are keys of the safetensors file. Raises as LLMEngine and `read_mix` do, OSError when `out_dir` cannot be written.
     """
     mix = mix if isinstance(mix, Mix) else read_mix(mix)
     engine = LLMEngine(model_path, threads=threads, max_num_seqs=DECODE_SEQS)
@@ -138,9 +158,9 @@ def _write(recorder: Recorder, out_dir: Path) -> Path:
 
     out_dir.mkdir(parents=True, exist_ok=True)
     index: dict[str, list[dict[str, Any]]] = {}
-    for (name, _), kept in sorted(recorder.kept.items()):
-        for site, inputs in kept:
-            entries = index.setdefault(name, [])
+    for name in sorted({name for name, _ in recorder.kept}):
+        entries = index[name] = []
+        for site, inputs in _ordered(recorder, name):
             tensors = {key: v.contiguous() for key, v in inputs.items() if isinstance(v, torch.Tensor)}
             path = f"{name}-{len(entries)}.safetensors"
             save_file(tensors, out_dir / path)
@@ -159,6 +179,56 @@ def _write(recorder: Recorder, out_dir: Path) -> Path:
     partial.write_text(json.dumps(index, indent=1))
     os.replace(partial, target)
     return target
+
+
+def _ordered(recorder: Recorder, name: str) -> list[tuple[CallSite, dict[str, Any]]]:
+    """Return what was kept of `name`: decode at one sequence and together in turn, then prefill."""
+    alone, together, prefill = (recorder.kept.get((name, bucket), []) for bucket in ("decode 1", "decode", "prefill"))
+    turns = [one for pair in zip_longest(alone, together) for one in pair if one is not None]
+    return [*turns, *prefill]
+
+
+def read_captures(folder: Path) -> dict[str, list[CapturedWorkload]]:
+    """Return what `capture_workloads` wrote to `folder`, by definition. Raises BrokenInput when there is no index."""
+    folder = Path(folder)
+    try:
+        index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BrokenInput(f"{folder} holds no captured workloads: {error}", "Capture them again") from error
+    return {
+        name: [
+            CapturedWorkload(
+                uuid=str(uuid.uuid5(uuid.NAMESPACE_URL, f"kernelwright/{entry['path']}")),
+                phase=entry["phase"],
+                axes=entry["axes"],
+                layer=entry["layer"],
+                path=(folder / entry["path"]).resolve(),
+                keys={tensor: tensor for tensor in entry["tensors"]},
+                scalars=entry["scalars"],
+            )
+            for entry in entries
+        ]
+        for name, entries in index.items()
+    }
+
+
+def capture_apart(
+    model_path: Path, mix: Mix, out_dir: Path, limit: int = 4, seed: int = 0
+) -> dict[str, list[CapturedWorkload]]:
+    """Run `capture_workloads` in a process of its own, whose memory is free again afterwards, and read what it wrote.
+
+    Raises KernelwrightError with what that process said when it fails.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    mix_file = out_dir / "mix.json"
+    mix_file.write_text(mix.model_dump_json(indent=1), encoding="utf-8")
+    command = [sys.executable, "-P", "-m", "kernelwright.engine.capture", "--model", str(model_path)]
+    command += ["--mix", str(mix_file), "--out", str(out_dir), "--limit", str(limit), "--seed", str(seed)]
+    done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+        raise KernelwrightError(f"capturing workloads failed: {said}", "See `kernelwright doctor`")
+    return read_captures(out_dir)
 
 
 def axes_of(site: CallSite, inputs: dict[str, Any]) -> dict[str, int]:
@@ -184,7 +254,7 @@ def main(arguments: list[str]) -> int:
         model = options.model or find_default_model(lambda text: print(text, file=sys.stderr))
         print(capture_workloads(model, options.mix, options.out, limit=options.limit, seed=options.seed))
     except KernelwrightError as error:
-        print(f"kernelwright: {error}", file=sys.stderr)
+        print(f"kernelwright: {error.message}. {error.remedy}", file=sys.stderr)
         return error.exit_code
     return 0
 
