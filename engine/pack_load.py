@@ -7,6 +7,7 @@ binary depends on; where it can only be read (in the gate's cage) a kernel that 
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -123,3 +124,19 @@ def _can_build(cache: Path) -> bool:
             return True
     except OSError:
         return False
+
+
+def main() -> int:
+    """Build the pack named on the command line and print what became of each kernel, one JSON line each.
+
+    Used where an image is built. Exit code 1 when a kernel cannot be used there.
+    """
+    states = build_pack(Path(sys.argv[1]), Path(sys.argv[2]) if len(sys.argv) > 2 else None)
+    for built in states:
+        facts = {"definition": built.kernel.entry.definition, "state": built.state, "reason": built.reason}
+        print(json.dumps({**facts, "candidate": built.kernel.entry.candidate, "binary": built.digest}))
+    return 1 if any(built.state == "skipped" for built in states) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
