@@ -28,8 +28,10 @@ def bytes_per_token(slots: ModelSlots, chosen: Collection[str], accepted: Mappin
     patched = 0
     for name, uses in calls.items():
         definition, contract = definitions[name], contracts[name]
-        packed = accepted[name].verdict.packed_bytes if name in chosen else 0
-        each = (packed or _raw(definition, contract)) if name in chosen else _dense(definition, contract)
+        if name in chosen:  # what the judge saw packed is for all uses together
+            each = accepted[name].verdict.packed_bytes // slots.num_uses(name) or _raw(definition, contract)
+        else:
+            each = _dense(definition, contract)
         patched += uses * each
     return {"incumbent": incumbent, "patched": patched}
 
