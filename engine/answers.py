@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,7 +59,7 @@ class Asked:
         return completion_logprobs(text, tokens, start) if self.request.logprobs is not None else None
 
 
-async def whole(asked: Asked, text: Text, pieces: AsyncIterator[Piece]) -> dict[str, Any]:
+async def whole(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) -> dict[str, Any]:
     """Return the response object once every choice has ended."""
     spoken: list[list[Piece]] = [[] for _ in asked.choices]
     async for piece in pieces:
@@ -86,7 +86,7 @@ def _whole_choice(asked: Asked, text: Text, index: int, said: list[Piece]) -> di
     return choice
 
 
-async def events(asked: Asked, text: Text, pieces: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
+async def events(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[bytes, None]:
     """Yield one server-sent event per token, even when its text is empty, so that a client's clock sees every token."""
     counts = [0] * len(asked.choices)
     lengths = [0] * len(asked.choices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -41,7 +41,7 @@ class Choice:
     sampling: wire.Sampling
 
 
-async def speak(link: EngineLink, text: Text, choice: Choice, stops: tuple[str, ...]) -> AsyncIterator[Piece]:
+async def speak(link: EngineLink, text: Text, choice: Choice, stops: tuple[str, ...]) -> AsyncGenerator[Piece, None]:
     """Yield a piece for every token of `choice`, the last one with `finish`. A stop string aborts the engine's part."""
     detokenizer, search = Detokenizer(text.decode), StopSearch(stops)
     tokens = link.generate(choice.prompt, choice.sampling)
@@ -68,7 +68,7 @@ def _piece(choice: Choice, token: wire.Token, detokenizer: Detokenizer, search: 
 
 async def speak_all(
     link: EngineLink, text: Text, choices: list[Choice], stops: tuple[str, ...]
-) -> AsyncIterator[Piece]:
+) -> AsyncGenerator[Piece, None]:
     """Yield the pieces of all choices as they come. One failing choice ends them all with its exception."""
     if len(choices) == 1:
         async with aclosing(speak(link, text, choices[0], stops)) as pieces:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Literal
 
 from kernelwright.engine import wire
@@ -105,7 +105,7 @@ class EngineLink:
         if not finished and self.state != "gone":
             self._send(wire.Abort(id))
 
-    async def generate(self, token_ids: list[int], sampling: wire.Sampling) -> AsyncIterator[wire.Token]:
+    async def generate(self, token_ids: list[int], sampling: wire.Sampling) -> AsyncGenerator[wire.Token, None]:
         """Yield the drawn tokens, the last with `finish`; leaving early aborts. Raises EngineGone, EngineRefused."""
         id, queue = self._open_queue()
         finished = False
@@ -122,7 +122,7 @@ class EngineLink:
 
     async def score(
         self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
-    ) -> AsyncIterator[wire.Row]:
+    ) -> AsyncGenerator[wire.Row, None]:
         """Yield rows of logits as fast as the caller takes them. Raises EngineGone, EngineRefused."""
         id, queue = self._open_queue()
         finished = False

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from kernelwright.engine import wire
 from kernelwright.engine.guard import Guard
@@ -25,7 +25,9 @@ class ServedEngine(Protocol):
     def submit(self, request: str, token_ids: list[int], sampling: wire.Sampling) -> None: ...
     def step(self) -> list[wire.Token]: ...
     def abort(self, request: str) -> None: ...
-    def score(self, sequences: list[wire.ForcedSequence], phase: str) -> Iterator[tuple[int, int, bytes]]: ...
+    def score(
+        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+    ) -> Iterator[tuple[int, int, bytes]]: ...
     def kernels(self) -> list[dict[str, Any]]: ...
     def facts(self) -> dict[str, Any]: ...
     def start_profile(self, path: Path) -> None: ...
@@ -65,8 +67,8 @@ class EngineLoop:
             if self.draining and not self._drain_told:
                 self._drain_told = True
                 self.end.send(wire.Drain())
-            if not self._has_work() and wakeup_fd in (fd for fd, _ in poll.poll()):
-                _empty(wakeup_fd)
+            if not self._has_work():
+                _empty(wakeup_fd, [fd for fd, _ in poll.poll()])
             for message in self.end.receive():
                 self._handle(message)
             self._admit()
@@ -197,6 +199,6 @@ def _close(rows: Iterator[tuple[int, int, bytes]]) -> None:
         close()
 
 
-def _empty(fd: int | None) -> None:
-    if fd is not None:
+def _empty(fd: int | None, readable: list[int]) -> None:
+    if fd is not None and fd in readable:
         os.read(fd, 4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -114,7 +114,9 @@ class Desk:
             prompt_tokens=sum(map(len, prompts)),
         )
         if asked.echo and asked.logprobs is not None:
-            scored = await unless_client_leaves(request, self._score_prompts(prompts, asked.logprobs))
+            scored: list[list[wire.Token]] = await unless_client_leaves(
+                request, self._score_prompts(prompts, asked.logprobs)
+            )
             whole_request = replace(whole_request, echoed=[tokens for tokens in scored for _ in range(asked.n)])
         return await self._speak(request, whole_request, text)
 
@@ -133,7 +135,7 @@ class Desk:
         for sequence in sequences:
             self._fit(sequence.prompt + sequence.forced, 0)
         rows = self.link.score(sequences, asked.phase)
-        first = await unless_client_leaves(request, anext(rows, None))
+        first: wire.Row | None = await unless_client_leaves(request, anext(rows, None))
         return StreamingResponse(_records(first, rows), media_type="application/octet-stream")
 
     async def _speak(self, request: Request, asked: Asked, text: Text) -> Response:
@@ -144,7 +146,7 @@ class Desk:
             async with aclosing(pieces):
                 return answer(await unless_client_leaves(request, whole(asked, text, pieces)))
         # Wait for the first piece before the status line leaves: what the engine refuses gets its proper status.
-        first = await unless_client_leaves(request, anext(pieces))
+        first: Piece = await unless_client_leaves(request, anext(pieces))
         stream = events(asked, text, _chain(first, pieces))
         return StreamingResponse(stream, media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
 
@@ -242,21 +244,21 @@ async def _left(receive: Callable[[], Any]) -> None:
         pass
 
 
-async def _chain(first: Piece, rest: AsyncIterator[Piece]) -> AsyncIterator[Piece]:
-    async with aclosing(rest):  # type: ignore[type-var]
+async def _chain(first: Piece, rest: AsyncGenerator[Piece, None]) -> AsyncGenerator[Piece, None]:
+    async with aclosing(rest):
         yield first
         async for piece in rest:
             yield piece
 
 
-async def _nothing() -> AsyncIterator[Piece]:
+async def _nothing() -> AsyncGenerator[Piece, None]:
     return
     yield
 
 
-async def _records(first: wire.Row | None, rest: AsyncIterator[wire.Row]) -> AsyncIterator[bytes]:
+async def _records(first: wire.Row | None, rest: AsyncGenerator[wire.Row, None]) -> AsyncGenerator[bytes, None]:
     """Yield the binary records of `/v1/score`: u32 sequence, u32 position, vocab × float32, all little-endian."""
-    async with aclosing(rest):  # type: ignore[type-var]
+    async with aclosing(rest):
         if first is None:
             return
         yield _RECORD.pack(first.sequence, first.position) + first.logits

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from kernelwright.engine import wire
 from kernelwright.engine.guard import Guard
@@ -89,7 +89,9 @@ class ScriptedEngine:
         self.aborted.append(request)
         self._running.pop(request, None)
 
-    def score(self, sequences: list[wire.ForcedSequence], phase: str) -> Iterator[tuple[int, int, bytes]]:
+    def score(
+        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+    ) -> Iterator[tuple[int, int, bytes]]:
         """The logits after a token are 2 at the next id and 0 elsewhere."""
         import numpy as np
 

@@ -17,7 +17,11 @@ KERNELS = {
 
 def samples(text: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
     families = text_string_to_metric_families(text.decode())
-    return {(s.name, tuple(s.labels[name] for name in sorted(s.labels))): s.value for family in families for s in family.samples}
+    return {
+        (s.name, tuple(s.labels[name] for name in sorted(s.labels))): s.value
+        for family in families
+        for s in family.samples
+    }
 
 
 def test_kernel_counts_carry_definition_candidate_and_reason() -> None:
