@@ -102,7 +102,7 @@ def compact(inputs: dict[str, Any]) -> dict[str, Any]:
         used = torch.cat(rows).long()
     if "slot_mapping" in inputs:
         used = torch.cat([used, inputs["slot_mapping"] // page_size])
-    pages = used.unique()
+    pages = torch.unique(used)
     number = torch.zeros(inputs["k_cache"].shape[0], dtype=torch.int64)
     number[pages] = torch.arange(len(pages))
     for name in ("k_cache", "v_cache"):
