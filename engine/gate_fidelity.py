@@ -230,7 +230,7 @@ def _quarters(rows: Sequence[Row]) -> tuple[float, float]:
 
 def _interval_by_document(pairs: Iterable[tuple[str, float]]) -> tuple[float, float]:
     """Student's interval of the mean of document means; the whole line when there are not two documents."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     by_document: dict[str, list[float]] = {}
     for document, value in pairs:
@@ -238,5 +238,5 @@ def _interval_by_document(pairs: Iterable[tuple[str, float]]) -> tuple[float, fl
     means = np.array([np.mean(values) for values in by_document.values()])
     if len(means) < 2:
         return (-1e300, 1e300)  # JSON has no infinity
-    half = float(t.ppf(0.975, len(means) - 1)) * float(means.std(ddof=1)) / math.sqrt(len(means))
+    half = float(stdtrit(len(means) - 1, 0.975)) * float(means.std(ddof=1)) / math.sqrt(len(means))
     return (float(means.mean()) - half, float(means.mean()) + half)

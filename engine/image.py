@@ -10,18 +10,15 @@ import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from kernelwright.engine.image_base import base_name, find_or_make_base
+from kernelwright.engine.image_base import Docker, base_name, find_or_make_base
 from kernelwright.engine.image_context import DEFAULT_BASE, SessionParts, read_session, write_context
 from kernelwright.engine.image_probe import Probe, probe_image
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import EnvironmentLacks, KernelwrightError
-
-if TYPE_CHECKING:
-    import docker
 
 Say = Callable[[str], None]
 
@@ -97,20 +94,20 @@ def build_image(
         )  # fmt: skip
 
 
-def connect() -> docker.DockerClient | None:
+def connect() -> Docker | None:
     """Return a client of the daemon the environment names (DOCKER_HOST); None when nobody answers."""
     import docker
     import requests
 
     try:
-        client = docker.from_env(timeout=600)
+        client: Docker = docker.DockerClient.from_env(timeout=600)  # type: ignore[no-untyped-call]
         client.ping()
     except (docker.errors.DockerException, requests.RequestException, OSError):
         return None
     return client
 
 
-def _find_base(client: docker.DockerClient, base: str | None, rootfs: Path | None, say: Say) -> tuple[str, str]:
+def _find_base(client: Docker, base: str | None, rootfs: Path | None, say: Say) -> tuple[str, str]:
     """Return the base's name and the digest the build is pinned to."""
     import docker
 
@@ -128,7 +125,7 @@ def _find_base(client: docker.DockerClient, base: str | None, rootfs: Path | Non
         ) from error
 
 
-def _build(client: docker.DockerClient, context: Path, say: Say) -> str:
+def _build(client: Docker, context: Path, say: Say) -> str:
     """Build the context without a network and return the image's id; every step is told."""
     import docker
 

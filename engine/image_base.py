@@ -8,14 +8,13 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kernelwright.engine.image_context import BASE_PACKAGES, DEFAULT_BASE, SUITES, python_version
 from kernelwright.profiles.errors import EnvironmentLacks
 
-if TYPE_CHECKING:
-    import docker
-
+Docker = Any
+"""A `docker.DockerClient`; the SDK has no types."""
 MIRROR = "http://deb.debian.org/debian"
 
 
@@ -32,7 +31,7 @@ def base_name() -> str:
 
 
 def find_or_make_base(
-    client: docker.DockerClient, on_progress: Callable[[str], None], mirror: str = MIRROR, rootfs: Path | None = None
+    client: Docker, on_progress: Callable[[str], None], mirror: str = MIRROR, rootfs: Path | None = None
 ) -> str:
     """Return the id of the base image, made on first use. `rootfs` is a root file system that is there already.
 
@@ -51,7 +50,7 @@ def find_or_make_base(
         return import_rootfs(client, folder, name, Path(scratch) / "rootfs.tar")
 
 
-def import_rootfs(client: docker.DockerClient, folder: Path, name: str, archive: Path) -> str:
+def import_rootfs(client: Docker, folder: Path, name: str, archive: Path) -> str:
     """Import a root file system as image `name` and return its id."""
     # what belongs to one machine or can be fetched again is left out; devices are the container's own
     skipped = ["./dev/*", "./proc/*", "./sys/*", "./tmp/*", "./var/cache/apt/*", "./var/lib/apt/lists/*"]

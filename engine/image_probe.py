@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from kernelwright.engine.image_base import Docker
 from kernelwright.profiles.errors import KernelwrightError
-
-if TYPE_CHECKING:
-    import docker
-    from docker.models.containers import Container
 
 READY_S = 240.0
 QUESTION = "What is the capital of France?"
@@ -58,7 +55,7 @@ class Probe(BaseModel, frozen=True, extra="forbid"):
         return "live" if all(kernel.as_judged for kernel in self.kernels) else "rebuilt"
 
 
-def probe_image(client: docker.DockerClient, image: str, judged: dict[str, str | None]) -> Probe:
+def probe_image(client: Docker, image: str, judged: dict[str, str | None]) -> Probe:
     """Start `image`, wait until it is healthy, ask for a completion and return what its kernels did.
 
     `judged`: candidate digest → digest of the binary in the pack. Raises KernelwrightError when it does not serve.
@@ -84,7 +81,7 @@ def probe_image(client: docker.DockerClient, image: str, judged: dict[str, str |
         container.remove(force=True)
 
 
-def _wait(container: Container) -> None:
+def _wait(container: Any) -> None:
     deadline = time.monotonic() + READY_S
     while container.exec_run(["python3", "-P", "-c", HEALTH])[0] != 0:
         container.reload()
@@ -95,7 +92,7 @@ def _wait(container: Container) -> None:
         time.sleep(1)
 
 
-def _failed(container: Container, why: str) -> KernelwrightError:
+def _failed(container: Any, why: str) -> KernelwrightError:
     said = container.logs(tail=8).decode(errors="replace").strip().replace("\n", " | ")
     return KernelwrightError(f"the new image does not serve: {why}", f"Its last words: {said or 'none'}")
 

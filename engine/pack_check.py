@@ -70,7 +70,7 @@ def check_case(
     from kernelwright.sandbox.fidelity import judge_output
 
     definition, contract = kernel.definition, kernel.contract
-    inputs = op_of(definition).generate(definition, axes, generator, distribution)
+    inputs: dict[str, Any] = dict(op_of(definition).generate(definition, axes, generator, distribution))
     incumbent = op_of(definition).incumbent(definition)
     with torch.inference_mode():
         exact = run_reference(definition.reference, inputs)

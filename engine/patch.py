@@ -155,7 +155,7 @@ def _commit(tree: git.Repo, message: str) -> None:
     import git
 
     name, email = _identity(tree)
-    author = {}
+    author: dict[str, str] = {}
     for role in ("AUTHOR", "COMMITTER"):
         author |= {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": email}
     try:
@@ -249,7 +249,7 @@ def _worktree(repository: git.Repo, branch: str, base: str, path: Path) -> Itera
         with contextlib.closing(git.Repo(path)) as tree:
             tree.git.read_tree("HEAD")
             held = tree.head.commit.tree
-            names = {entry.path for entry in held}
+            names = {str(entry.path) for entry in held}
             wanted = names if _pack_folder(tree) == "." else names & {PACK_FOLDER}
             if wanted:
                 tree.git.execute(["git", *QUIET, "checkout", "--quiet", "HEAD", "--", *sorted(wanted)])
