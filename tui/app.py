@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -26,7 +27,9 @@ from kernelwright.tui.screens.session import SessionScreen
 from kernelwright.tui.view import SessionView
 from kernelwright.tui.widgets.verdict_card import VerdictCard
 
-POLL_S = 0.5
+POLL_S, SLOWEST_POLL_S = 0.5, 3.0
+# Share of one core that following may take: the same machine is measuring, and the screen must not be in its way.
+CPU_SHARE = 0.05
 
 THEME = Theme(
     name="kernelwright", dark=True, primary=palette.ACCENT, secondary=palette.DIM, accent=palette.ACCENT,
@@ -73,14 +76,16 @@ class SessionApp(App[int]):
 
     @work(thread=True)
     def follow(self) -> None:
-        """Read the ledger about twice a second and tell the screens when something was written."""
-        last = self._view
+        """Read the ledger about twice a second, less often when drawing is dear, and tell the screens what is new."""
+        last, pause, used = self._view, POLL_S, time.process_time()
         try:
-            while not self._stopped.wait(POLL_S):
+            while not self._stopped.wait(pause):
                 view = self._reader.read()
                 if view is not last:
                     self.post_message(SessionChanged(view))
                     last = view
+                before, used = used, time.process_time()
+                pause = min(SLOWEST_POLL_S, max(POLL_S, (used - before) / CPU_SHARE))
         except KernelwrightError as error:
             self.post_message(SessionBroke(error))
         finally:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from kernelwright.agent.assemble import assemble_report
 from kernelwright.agent.database import is_live
 from kernelwright.agent.events import (
     Event,
@@ -37,7 +38,6 @@ from kernelwright.tui.view import (
 )  # fmt: skip
 
 Model = TypeVar("Model", bound=BaseModel)
-_KERNEL_PARTS = ("engine", "fidelity", "accepted", "bytes_per_token", "branch", "commit", "report")
 
 
 class SessionReader:
@@ -48,6 +48,8 @@ class SessionReader:
         self.ledger = Ledger.open(folder, readonly=True)
         self._events: list[tuple[int, Event]] = []
         self._results: dict[str, dict[str, Any]] = {}
+        self._report: dict[str, Any] = {}
+        self._report_of: tuple[str | None, ...] = ()
         self._stamp: tuple[int, bool] | None = None
         self._view: SessionView | None = None
 
@@ -89,7 +91,7 @@ class SessionReader:
             targets=targets,
             attempts=attempts,
             best=_best(attempts, targets, facts),
-            gate=_gate(results, facts, unreadable),
+            gate=_gate(self._assemble(steps, unreadable), results.get("incumbent", {}), facts, unreadable),
             events=events,
             unreadable=tuple(dict.fromkeys(unreadable)),
         )
@@ -99,6 +101,23 @@ class SessionReader:
         if step.result not in self._results:
             self._results[step.result] = self.ledger.get(step.result)
         return self._results[step.result]
+
+    def _assemble(self, steps: list[Step], unreadable: list[str]) -> dict[str, Any]:
+        """Return the report object once the gate is done, put together again only when a step it rests on is new."""
+        done = {step.name: step.result for step in steps if step.state == "done"}
+        if "gate" not in done:
+            return {}
+        rests_on = tuple(done.get(name) for name in ("compose", "gate", "commit"))
+        if rests_on != self._report_of:
+            try:
+                self._report = assemble_report(self.ledger)
+            except (KeyError, TypeError, ValueError, AssertionError):
+                # The record is whole (its digest was checked) but has another shape than this version writes.
+                self._report = {}
+            self._report_of = rests_on
+        if not self._report:
+            unreadable.append("gate")
+        return self._report
 
 
 def _standing(status: str, live: bool) -> Standing:
@@ -128,7 +147,8 @@ def _phases(steps: list[Step], facts: list[Event], targets: tuple[Target, ...], 
     by_phase: dict[str, list[Step]] = {}
     for step in steps:
         by_phase.setdefault(step.name.partition(":")[0], []).append(step)
-    names = [*PHASES, *(name for name in by_phase if name not in PHASES)]
+    # Steps beside the walk, such as a self-test, come before it.
+    names = [*(name for name in by_phase if name not in PHASES), *PHASES]
     solvable = len({target.definition for target in targets if target.reachable and target.excluded is None})
     views = []
     for name in names:
@@ -186,30 +206,30 @@ def _best(attempts: tuple[Attempt, ...], targets: tuple[Target, ...], facts: lis
     return tuple(found)
 
 
-def _gate(results: dict[str, dict[str, Any]], facts: list[Event], unreadable: list[str]) -> GateView:
-    merged: dict[str, Any] = {}
-    for step in ("gate", "commit", "measure", "report"):
-        merged |= {key: value for key, value in results.get(step, {}).items() if key in _KERNEL_PARTS and value}
+def _gate(report: dict[str, Any], incumbent: dict[str, Any], facts: list[Event], unreadable: list[str]) -> GateView:
     finished = next((event for event in reversed(facts) if isinstance(event, GateFinished)), None)
     patch = next((event for event in reversed(facts) if isinstance(event, PatchCommitted)), None)
     written = next((event for event in reversed(facts) if isinstance(event, ReportWritten)), None)
-    engine = merged.get("engine", {})
+    ruling, engine = report.get("gate") or {}, report.get("engine") or {}
+    accepted = [kernel for kernel in report.get("accepted") or () if kernel.get("live", True)]
     return GateView(
         passed=finished.passed if finished else None,
+        state=ruling.get("state", ""),
         reason=finished.reason if finished else "",
-        speed=_by_phase(Speed, engine, unreadable),
+        incumbent_tok_s=incumbent.get("decode_tok_s"),
+        speed=_by_phase(Speed, {name: engine[name] for name in ("decode", "prefill") if name in engine}, unreadable),
         compiled_tok_s=(engine.get("compiled") or {}).get("decode_tok_s"),
-        fidelity=_by_phase(Fidelity, merged.get("fidelity", {}), unreadable),
-        accepted=_parse_all(AcceptedKernel, merged.get("accepted"), "gate", unreadable),
-        bytes_per_token=merged.get("bytes_per_token", {}),
-        branch=patch.branch if patch else merged.get("branch"),
-        commit=patch.commit if patch else merged.get("commit"),
-        report=written.path if written else merged.get("report"),
+        fidelity=_by_phase(Fidelity, report.get("fidelity") or {}, unreadable),
+        accepted=_parse_all(AcceptedKernel, accepted, "gate", unreadable),
+        bytes_per_token=report.get("bytes_per_token") or {},
+        branch=patch.branch if patch else None,
+        commit=patch.commit if patch else None,
+        report=written.path if written else None,
     )
 
 
 def _by_phase(model: type[Model], records: dict[str, Any], unreadable: list[str]) -> dict[str, Model]:
-    parsed = {phase: _parse(model, records.get(phase), "gate", unreadable) for phase in ("decode", "prefill")}
+    parsed = {phase: _parse(model, record, "gate", unreadable) for phase, record in records.items()}
     return {phase: record for phase, record in parsed.items() if record is not None}
 
 

@@ -14,7 +14,8 @@ from kernelwright.profiles.target import Target
 
 Standing = Literal["live", "done", "interrupted", "failed", "killed"]
 PhaseState = Literal["waiting", "running", "done", "interrupted"]
-PHASES = ("selftest", "incumbent", "profile", "capture", "rank", "solve", "gate", "commit", "measure", "report")
+PHASES = ("incumbent", "profile", "capture", "rank", "solve", "compose", "gate", "commit")
+"""The walk as every session goes it; steps beside it are shown once they were begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,8 @@ class Speed(BaseModel, frozen=True, extra="ignore"):
     interval: tuple[float, float] | None = None
     n: int | None = None
     launches: int | None = None
+    floor: float | None = None
+    """A/A floor of this host, as a fraction."""
 
 
 class Fidelity(BaseModel, frozen=True, extra="ignore"):
@@ -60,6 +63,7 @@ class Fidelity(BaseModel, frozen=True, extra="ignore"):
     null_kld: float | None = None
     p999_kld: float | None = None
     top1: float | None = None
+    mismatches_beyond_ties: int = 0
     ln_ppl_ratio: float | None = None
     tokens: int | None = None
 
@@ -86,12 +90,17 @@ class GateView:
     """What the gate and the measurement found; empty fields were not measured yet."""
 
     passed: bool | None
+    state: str
+    """`pass`, `review` or `refuse`; empty before the gate has ruled."""
     reason: str
+    incumbent_tok_s: float | None
+    """Decode of the incumbent as measured before anything was changed, for orientation."""
     speed: dict[str, Speed]
     """By phase, `decode` and `prefill`."""
     compiled_tok_s: float | None
     """Decode of torch.compile of the incumbent, in tokens per second."""
     fidelity: dict[str, Fidelity]
+    """By scoring run: `decode`, `decode_batch8`, `prefill`."""
     accepted: tuple[AcceptedKernel, ...]
     bytes_per_token: dict[str, float]
     branch: str | None

@@ -23,6 +23,11 @@ def span(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"[{low:.2f}, {high:.2f}]"
 
 
+def shorten(name: str, most: int) -> str:
+    """Return `name`, its end replaced by `…` where it is longer than `most` cells."""
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
 def percent(fraction: float | None, digits: int = 1) -> str:
     """Return `12.3 %` of a fraction."""
     return "–" if fraction is None else f"{fraction * 100:.{digits}f} %"

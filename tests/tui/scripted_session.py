@@ -13,6 +13,11 @@ from typing import Any
 
 from kernelwright.agent import events
 from kernelwright.agent.ledger import Ledger
+from kernelwright.engine.gate import GateResult
+from kernelwright.engine.gate_fidelity import PhaseFidelity, rule
+from kernelwright.engine.gate_generate import GenerationCheck
+from kernelwright.engine.gate_liveness import LiveKernel
+from kernelwright.engine.gate_speed import EngineComparison
 from kernelwright.kernels.candidate import Candidate, SourceFile
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.profile import Ceilings, Machine, Phase, Profile, SlotTime
@@ -29,7 +34,14 @@ SLOTS: list[tuple[str, float, float | None, str, str | None, float]] = [
     ("q4_1_linear_n576_k576", 0.068, 6.1, "memory", None, 3.12),
     ("decode_attention_q9_kv3_d64_p16", 0.047, 4.4, "overhead", None, 1.86),
     ("add_rmsnorm_h576", 0.031, 9.8, "overhead", None, 1.44),
-    ("rope_cache_q9_kv3_d64_p16", 0.019, None, "unknown", "below 2 % of the step: not worth a problem", 0.0),
+    (
+        "q4_1_attention_block_h576_q9_kv3_d64_p16",
+        0.019,
+        None,
+        "unknown",
+        "below 2 % of the step: not worth a problem",
+        0.0,
+    ),
 ]
 
 SOURCE = """\
@@ -105,7 +117,7 @@ class ScriptedSession:
         self.begin("selftest", 30.0)
         self.finish("selftest", 8.4, {"exploits_refused": 12})
         self.begin("incumbent", 60.0)
-        self.finish("incumbent", 21.3, {})
+        self.finish("incumbent", 21.3, {"decode_tok_s": 12.41, "prefill_tok_s": 214.0, "n": 3, "facts": {}})
         self.begin("profile", 45.0)
         profile = scripted_profile()
         self.profile_digest = digest_of(profile)
@@ -134,7 +146,9 @@ class ScriptedSession:
             )
         self.judge(candidate, "confirm", "faster", best)
         self.emit(events.KernelAccepted, definition=definition, candidate=digest, ratio=best)
-        self.finish(phase, attempts * 2.1 + 9, {"candidate": digest})
+        (confirmed,) = self.ledger.attempts(definition, digest, "confirm")
+        result = {"candidate": digest, "verdict": confirmed.verdict, "searched": attempts, "gain_over_default": 1.6}
+        self.finish(phase, attempts * 2.1 + 9, result)
 
     def _draw(self, n: int, attempts: int) -> tuple[Outcome, float]:
         if n == attempts - 1:
@@ -164,21 +178,23 @@ class ScriptedSession:
         return digest
 
     def gate(self, passed: bool = True) -> None:
+        self.begin("compose")
+        chosen = [step.name.partition(":")[2] for step in self.ledger.steps() if step.name.startswith("solve:")]
+        bytes_per_token = {"incumbent": 538_000_000, "patched": 96_400_000}
+        self.finish("compose", 0.2, {"chosen": chosen, "left_out": {}, "bytes_per_token": bytes_per_token})
         self.begin("gate", 200.0)
-        result = scripted_gate()
         self.emit(events.ProgressMade, phase="gate", done=3, total=8, text="decode at batch 8")
-        self.finish("gate", 96.0, result)
-        self.emit(events.GateFinished, passed=passed, reason="" if passed else "prefill mean KLD 3.0e-6 is above 1e-6")
+        result = scripted_gate(chosen, passed)
+        self.emit(events.GateFinished, passed=passed, reason="; ".join(result.reasons))
+        self.finish("gate", 96.0, {"passed": passed, "result": result.model_dump(mode="json")})
 
-    def end(self) -> None:
-        self.begin("commit")
-        self.emit(events.PatchCommitted, branch=f"kernelwright/{NAME}", commit="5e7a" * 10)
-        self.finish("commit", 3.1, {"branch": f"kernelwright/{NAME}", "commit": "5e7a" * 10})
-        self.begin("measure", 60.0)
-        self.finish("measure", 41.0, {})
-        self.begin("report")
+    def end(self, committed: bool = True) -> None:
+        if committed:
+            self.begin("commit")
+            patch = {"branch": f"kernelwright/{NAME}", "commit": "5e7a" * 10, "repository": "pack-repository"}
+            self.emit(events.PatchCommitted, branch=patch["branch"], commit=patch["commit"])
+            self.finish("commit", 3.1, patch)
         self.emit(events.ReportWritten, path="report.html")
-        self.finish("report", 2.2, {})
         self.ledger.end("done", "every target was tried")
 
 
@@ -263,35 +279,41 @@ def _error(size: float) -> Correctness:
     return Correctness(max_relative_error=size, max_absolute_error=size * 1.5)
 
 
-def scripted_gate() -> dict[str, Any]:
-    accepted = [
-        {
-            "definition": name, "author": "rows", "proposer": "templates",
-            "attempts_judged": 12, "attempts_rejected": 7,
-            "ratio": best, "interval": [best * 0.975, best * 1.022], "gain_over_default": 1.6, "hits": 3840 * (n + 1),
-        }
-        for n, (name, _, _, _, excluded, best) in enumerate(SLOTS) if excluded is None
-    ]  # fmt: skip
-    fidelity = {
-        "mean_kld": 3.1e-9, "null_kld": 2.2e-9, "p999_kld": 8.7e-8, "top1": 1.0, "ln_ppl_ratio": -1.2e-6,
-        "tokens": 8192,
-    }  # fmt: skip
-    return {
-        "engine": {
-            "decode": {
-                "incumbent_tok_s": 12.41, "patched_tok_s": 41.8, "ratio": 3.37, "interval": [3.31, 3.42], "n": 40,
-                "launches": 4,
-            },
-            "prefill": {
-                "incumbent_tok_s": 214.0, "patched_tok_s": 231.0, "ratio": 1.08, "interval": [1.05, 1.11], "n": 40,
-                "launches": 4,
-            },
-            "compiled": {"decode_tok_s": 14.2},
-        },
-        "fidelity": {"decode": fidelity, "prefill": {**fidelity, "mean_kld": 1.4e-9}},
-        "bytes_per_token": {"incumbent": 538_000_000, "patched": 96_400_000},
-        "accepted": accepted,
-    }  # fmt: skip
+def scripted_gate(chosen: list[str], passed: bool) -> GateResult:
+    names = ("decode", "decode_batch8", "prefill")
+    fidelity = tuple(_fidelity(name, 3.1e-9 if passed or name != "prefill" else 3.0e-6) for name in names)
+    return GateResult(
+        pack="6" * 64, model_digest="0" * 64, state="pass" if passed else "refuse",
+        reasons=() if passed else ("prefill: mean KLD 3.00e-06 > 1e-06",), isolation="L3", isolation_facts={},
+        decode=EngineComparison(
+            kind="decode", incumbent_tok_s=12.41, patched_tok_s=41.8, ratio=3.37, low=3.31, high=3.42, n=40, launches=4,
+            floor=0.011, prompt_tokens=128, new_tokens=128, pairs=(),
+        ),
+        prefill=EngineComparison(
+            kind="prefill", incumbent_tok_s=214.0, patched_tok_s=231.0, ratio=1.08, low=1.05, high=1.11, n=40,
+            launches=4, floor=0.013, prompt_tokens=256, new_tokens=1, pairs=(),
+        ),
+        fidelity=fidelity, rulings={phase.phase: rule(phase) for phase in fidelity},
+        kernels=tuple(
+            LiveKernel(definition=name, candidate="7" * 64, state="live", hits=3840 * (n + 1), confirmed=True)
+            for n, name in enumerate(chosen)
+        ),
+        generation=GenerationCheck(
+            prompts=0, max_tokens=48, identical=0, first_divergence=(), incumbent=(), patched=()
+        ),
+        resident_bytes=(910_000_000, 760_000_000), ready_s=(4.1, 6.0), threads=2, seconds={"speed": 50.0},
+    )  # fmt: skip
+
+
+def _fidelity(phase: str, mean_kld: float) -> PhaseFidelity:
+    return PhaseFidelity(
+        phase=phase, tokens=8192, documents=32, mean_kld=mean_kld, median_kld=mean_kld / 2,
+        p99_kld=4e-8, p999_kld=8.7e-8, max_kld=2e-7, histogram=(0,) * 18, top1=1.0,
+        mismatches=0, mismatches_beyond_ties=0, largest_mismatch_margin=0.0,
+        ln_ppl_ratio=-1.2e-6, ln_ppl_interval=(-3e-6, 1e-6), rms_delta_p=1e-6, mean_delta_p=0.0,
+        mean_delta_p_interval=(-1e-7, 1e-7), non_finite=0, first_quarter_kld=mean_kld, last_quarter_kld=mean_kld,
+        null_kld=2.2e-9, null_p999_kld=5e-8, null_max_kld=1e-7, null_tokens=2048,
+    )  # fmt: skip
 
 
 def write_live(folder: Path) -> ScriptedSession:
@@ -319,7 +341,7 @@ def write_finished(folder: Path, passed: bool = True) -> None:
             if excluded is None:
                 session.solve(name, best)
         session.gate(passed)
-        session.end()
+        session.end(committed=passed)
     session.ledger.close()
 
 

@@ -21,7 +21,7 @@ from kernelwright.tui.view import PHASES
 def test_a_finished_session(finished: Path) -> None:
     view = SessionReader(finished).read()
     assert (view.standing, view.reason) == ("done", "every target was tried")
-    assert [phase.name for phase in view.phases] == list(PHASES)
+    assert [phase.name for phase in view.phases] == ["selftest", *PHASES]
     assert {phase.state for phase in view.phases} == {"done"}
     assert next(phase for phase in view.phases if phase.name == "profile").seconds == 17.9
     assert next(phase for phase in view.phases if phase.name == "solve").count == "7/7"
@@ -29,7 +29,9 @@ def test_a_finished_session(finished: Path) -> None:
     assert len(view.targets) == 16 and view.targets[0].definition == "q4_1_gate_up_silu_f1536_h576"
     assert view.outcomes()["incorrect"] == 7 and sum(view.outcomes().values()) == len(view.attempts) == 63
     assert view.gate.passed and view.gate.speed["decode"].interval == (3.31, 3.42)
-    assert view.gate.compiled_tok_s == 14.2 and view.gate.fidelity["prefill"].mean_kld == 1.4e-9
+    assert view.gate.state == "pass" and view.gate.incumbent_tok_s == 12.41 and view.gate.speed["decode"].n == 40
+    assert list(view.gate.fidelity) == ["decode", "decode_batch8", "prefill"]
+    assert view.gate.fidelity["prefill"].mean_kld == 3.1e-9 and view.gate.bytes_per_token["patched"] == 96_400_000
     assert view.gate.accepted[0].num_hits == 3840 and view.gate.commit is not None
     assert view.progress is None and view.running_since is None and view.budget_s == 900.0
     assert view.unreadable == ()
@@ -41,7 +43,7 @@ def test_the_best_rests_on_a_confirm_where_there_is_one(live: Any) -> None:
     assert first.standing == "accepted" and first.attempt is not None and first.attempt.phase == "confirm"
     assert best["q4_1_linear_n960_k576"].standing == "searched"
     assert best["add_rmsnorm_h576"].standing == "none" and best["add_rmsnorm_h576"].tried == 0
-    assert "rope_cache_q9_kv3_d64_p16" not in best, "an excluded target is not worked on"
+    assert "q4_1_attention_block_h576_q9_kv3_d64_p16" not in best, "an excluded target is not worked on"
 
 
 def test_a_live_session_is_followed(live: Any) -> None:
@@ -90,7 +92,7 @@ def test_an_empty_session(tmp_path: Path) -> None:
 
 def test_a_result_of_another_version_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
     with Ledger.create(tmp_path, {}) as ledger:
-        for step, result in (("profile", {"schema_version": 9}), ("gate", {"engine": {"decode": {"ratio": "fast"}}})):
+        for step, result in (("profile", {"schema_version": 9}), ("gate", {"engine": "fast"})):
             ledger.begin_step(step)
             ledger.finish_step(step, result)
     view = SessionReader(tmp_path).read()

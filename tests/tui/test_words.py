@@ -18,6 +18,8 @@ from kernelwright.tui import words
         (words.times(None), "–"),
         (words.span(3.31, 3.418), "[3.31, 3.42]"),
         (words.span(None, 1.0), ""),
+        (words.shorten("q4_1_linear", 8), "q4_1_li…"),
+        (words.shorten("q4_1", 8), "q4_1"),
         (words.percent(0.1234), "12.3 %"),
         (words.percent(0.99999, 3), "99.999 %"),
         (words.tiny(3.14e-9), "3.1e-9"),

@@ -17,7 +17,7 @@ from kernelwright.tui.palette import DIM, FAINT, OUTCOMES, TEXT
 from kernelwright.tui.view import SessionView, outcome_of
 from kernelwright.tui.widgets.quiet_table import QuietTable, Row
 from kernelwright.tui.widgets.verdict_card import VerdictCard
-from kernelwright.tui.words import times
+from kernelwright.tui.words import shorten, times
 
 _ORDERS = ("newest first", "fastest first")
 
@@ -129,14 +129,10 @@ def _row(attempt: Attempt, with_author: bool) -> Row:
     colour = OUTCOMES.get(outcome, TEXT)
     cells = [
         Text(str(attempt.id), FAINT),
-        Text(_shorten(attempt.definition, 32), TEXT),
-        *([Text(_shorten(attempt.author, 24), DIM)] if with_author else []),
+        Text(shorten(attempt.definition, 32), TEXT),
+        *([Text(shorten(attempt.author, 24), DIM)] if with_author else []),
         Text(attempt.phase, TEXT if attempt.phase == "confirm" else DIM),
         Text(outcome, colour),
         Text(times(attempt.ratio) if attempt.ratio else "", colour, justify="right"),
     ]
     return str(attempt.id), cells
-
-
-def _shorten(name: str, most: int) -> str:
-    return name if len(name) <= most else name[: most - 1] + "…"

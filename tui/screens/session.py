@@ -65,17 +65,22 @@ class SessionScreen(Screen[None]):
         self.action_tab("overview")
 
     def show(self, view: SessionView) -> None:
-        """Draw this state of the session on every tab."""
+        """Draw this state of the session from now on.
+
+        Only the tab that is seen is drawn: the machine is busy measuring, and the screen must not be in its way.
+        """
+        self._view = view
         self.query_one(TitleBar).show(view)
-        for pane in PANES.values():
-            self.query_one(pane).show(view)
+        self.query_one(PANES[self.query_one(TabbedContent).active]).show(view)
 
     def action_tab(self, name: str) -> None:
         self.query_one(TabbedContent).active = name
         self.call_after_refresh(self._focus, name)
 
     def on_tabbed_content_tab_activated(self, event: TabbedContent.TabActivated) -> None:
-        self._focus(event.pane.id or "overview")
+        name = event.pane.id or "overview"
+        self.query_one(PANES[name]).show(self._view)
+        self._focus(name)
 
     def _focus(self, name: str) -> None:
         self.query_one(_FOCUS[name]).focus()

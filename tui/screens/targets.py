@@ -14,9 +14,9 @@ from kernelwright.tui.palette import DIM, FAINT, TEXT, YELLOW
 from kernelwright.tui.plots import headroom_bar
 from kernelwright.tui.view import SessionView
 from kernelwright.tui.widgets.quiet_table import QuietTable, Row
-from kernelwright.tui.words import duration, percent, times
+from kernelwright.tui.words import duration, percent, shorten, times
 
-_COLUMNS = ("definition", "phase", " share", "headroom", " ceiling")
+_COLUMNS = ("definition", "step", " share", "headroom", " ceiling")
 
 
 class TargetsPane(Vertical):
@@ -31,7 +31,7 @@ class TargetsPane(Vertical):
         """Draw this state of the session from now on."""
         self.view = view
         self.query_one("#profile", Static).update(_summary(view.profile))
-        wide = self.app.size.width >= 100
+        wide = self.app.size.width >= 118
         columns = (*_COLUMNS, "excluded because") if wide else _COLUMNS
         self.query_one(QuietTable).fill(columns, [_row(n, target, wide) for n, target in enumerate(view.targets)])
         self._note()
@@ -68,8 +68,8 @@ def _row(n: int, target: Target, wide: bool) -> Row:
     excluded = target.excluded is not None or not target.reachable
     colour = FAINT if excluded else TEXT
     cells = [
-        Text(target.definition, colour),
-        Text(target.phase, FAINT if excluded else DIM),
+        Text(target.definition if wide else shorten(target.definition, 31), colour),
+        Text(f"{target.phase} {target.tokens}", FAINT if excluded else DIM),
         Text(percent(target.share), colour, justify="right"),
         _headroom(target, FAINT if excluded else TEXT),
         Text(times(target.ceiling), colour, justify="right"),
@@ -79,8 +79,9 @@ def _row(n: int, target: Target, wide: bool) -> Row:
 
 def _headroom(target: Target, colour: str) -> Text:
     if target.headroom is None:
-        return Text("–".rjust(14), FAINT)
-    return Text.assemble(headroom_bar(target.headroom, 8), (f"{target.headroom:.1f}×".rjust(6), colour))
+        return Text("–".rjust(12), FAINT)
+    number = f"{target.headroom:.1f}×" if target.headroom < 100 else f"{target.headroom:.0f}×"
+    return Text.assemble(headroom_bar(target.headroom, 6), (number.rjust(6), colour))
 
 
 def _why(target: Target) -> str:
@@ -89,8 +90,10 @@ def _why(target: Target) -> str:
 
 def _note(target: Target) -> Text:
     why = _why(target)
+    if why:
+        return Text.assemble((f"{target.definition}\n", TEXT), (f"excluded: {why}", YELLOW))
     now = f"{duration(target.ns_per_call)} a call at {target.tokens} token{'s' if target.tokens != 1 else ''}"
     roofline = ""
     if target.roofline_ns:
         roofline = f", {duration(target.roofline_ns)} at its roofline, bound by {target.bound}"
-    return Text(f"{now}{roofline}\n", DIM) + (Text(f"excluded: {why}", YELLOW) if why else Text("worked on", DIM))
+    return Text.assemble((target.definition, TEXT), ("  worked on\n", DIM), (f"{now}{roofline}", DIM))

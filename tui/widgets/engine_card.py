@@ -6,22 +6,28 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.tui.palette import ACCENT, DIM, FAINT, GREEN, GROUND, RED, TEXT, YELLOW
+from kernelwright.engine.gate_fidelity import NULL_FACTOR, PASS_KLD, REVIEW_KLD, TOP1
+from kernelwright.tui.palette import DIM, FAINT, GREEN, GROUND, RED, TEXT, YELLOW
 from kernelwright.tui.plots import bar
 from kernelwright.tui.view import Fidelity, GateView, SessionView, Speed
 from kernelwright.tui.widgets.headline import colour_of, speed_plot
 from kernelwright.tui.widgets.view_widget import ViewWidget
 from kernelwright.tui.words import percent, size, span, times, tiny
 
-# Limits of the gate for an fp32 engine, docs/architecture.md: pass up to max(1e-8, 4 x null), refuse above 1e-6.
-KLD_FLOOR, KLD_NULLS, KLD_REFUSE, TOP1_LEAST = 1e-8, 4.0, 1e-6, 0.9999
+_WAITING = "The gate starts when every target was tried or the time is up."
+_NEVER = "The session ended before the gate did, so nothing was measured on the engine."
+_RULINGS = {
+    "pass": ("passed", GREEN),
+    "review": ("sent to review, nothing committed", YELLOW),
+    "refuse": ("refused", RED),
+}
 
 
 class EngineCard(ViewWidget):
     def draw(self, view: SessionView, width: int) -> RenderableType:
         gate = view.gate
         if not gate.speed and not gate.fidelity:
-            return Group(_decision(gate), Text("The gate starts when every target was tried or the time is up.", DIM))
+            return Group(_decision(gate), Text(_WAITING if view.standing == "live" else _NEVER, DIM))
         parts: list[RenderableType] = [_decision(gate)]
         for phase, speed in gate.speed.items():
             compiled = gate.compiled_tok_s if phase == "decode" else None
@@ -36,7 +42,8 @@ class EngineCard(ViewWidget):
 def _decision(gate: GateView) -> Text:
     if gate.passed is None:
         return Text("Gate  not finished", DIM)
-    line = Text.assemble(("Gate  ", f"bold {TEXT}"), ("passed", GREEN) if gate.passed else ("refused", RED))
+    words, colour = _RULINGS["pass" if gate.passed else gate.state or "refuse"]
+    line = Text.assemble(("Gate  ", f"bold {TEXT}"), (words, colour))
     if gate.reason:
         line.append(f"  {gate.reason}", TEXT)
     if gate.commit:
@@ -47,12 +54,12 @@ def _decision(gate: GateView) -> Text:
 def _speed(phase: str, speed: Speed, compiled: float | None, width: int) -> RenderableType:
     head = Text.assemble(
         (phase.ljust(10), f"bold {TEXT}"), (times(speed.ratio), f"bold {colour_of(speed)}"),
-        (f" {span(*(speed.interval or (None, None)))}  ", DIM), speed_plot(speed, max(12, min(36, width - 52))),
-        (f"  n {speed.n}, {speed.launches} launches" if speed.n is not None else "", DIM),
+        (f" {span(*(speed.interval or (None, None)))}  ", DIM), speed_plot(speed, max(12, min(36, width - 62))),
+        (f"  {_basis(speed)}", DIM),
     )  # fmt: skip
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=13)
-    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True, min_width=11)
     table.add_column(no_wrap=True)
     rows = [
         ("incumbent", speed.incumbent_tok_s, DIM),
@@ -70,21 +77,28 @@ def _speed(phase: str, speed: Speed, compiled: float | None, width: int) -> Rend
     return Group(head, table)
 
 
+def _basis(speed: Speed) -> str:
+    if speed.n is None:
+        return ""
+    return f"n {speed.n}, {speed.launches} launches" + (
+        f", floor {percent(speed.floor)}" if speed.floor is not None else ""
+    )
+
+
 def _fidelity(fidelity: dict[str, Fidelity]) -> RenderableType:
-    table = Table.grid(padding=(0, 3, 0, 0))
+    table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(min_width=14, no_wrap=True)
     for _ in fidelity:
         table.add_column(justify="right", no_wrap=True, min_width=9)
     table.add_column(no_wrap=True)
     records = list(fidelity.values())
-    table.add_row(Text("fidelity", f"bold {TEXT}"), *(Text(phase, DIM) for phase in fidelity), Text("limit", DIM))
-    limit = " / ".join(dict.fromkeys(tiny(kld_limit(record)) for record in records))
+    table.add_row(
+        Text("fidelity", f"bold {TEXT}"),
+        *(Text(phase.replace("_", " "), DIM) for phase in fidelity),
+        Text("limit", DIM),
+    )
     rows = [
-        (
-            "mean KLD",
-            [Text(tiny(r.mean_kld), _kld_colour(r)) for r in records],
-            f"≤ {limit}  (1e-8 or 4 × null)",
-        ),
+        ("mean KLD", [Text(tiny(r.mean_kld), _kld_colour(r)) for r in records], "≤ 1e-8 or 4 × null"),
         ("null KLD", [Text(tiny(r.null_kld), TEXT) for r in records], ""),
         ("p99.9 KLD", [Text(tiny(r.p999_kld), TEXT) for r in records], ""),
         ("top-1", [Text(percent(r.top1, 3), _top1_colour(r)) for r in records], "≥ 99.99 %"),
@@ -98,7 +112,7 @@ def _fidelity(fidelity: dict[str, Fidelity]) -> RenderableType:
 
 def kld_limit(record: Fidelity) -> float:
     """Return the mean KL divergence up to which the gate passes: max(1e-8, 4 × null)."""
-    return max(KLD_FLOOR, KLD_NULLS * (record.null_kld or 0.0))
+    return max(PASS_KLD, NULL_FACTOR * (record.null_kld or 0.0))
 
 
 def _kld_colour(record: Fidelity) -> str:
@@ -106,11 +120,15 @@ def _kld_colour(record: Fidelity) -> str:
         return DIM
     if record.mean_kld <= kld_limit(record):
         return GREEN
-    return RED if record.mean_kld > KLD_REFUSE else YELLOW
+    return RED if record.mean_kld > max(REVIEW_KLD, kld_limit(record)) else YELLOW
 
 
 def _top1_colour(record: Fidelity) -> str:
-    return DIM if record.top1 is None else GREEN if record.top1 >= TOP1_LEAST else RED
+    if record.top1 is None:
+        return DIM
+    if record.mismatches_beyond_ties:
+        return RED
+    return GREEN if record.top1 >= TOP1 else YELLOW
 
 
 def _kernels(gate: GateView, width: int) -> RenderableType:
@@ -131,5 +149,5 @@ def _kernels(gate: GateView, width: int) -> RenderableType:
     moved = gate.bytes_per_token
     if moved:
         before, after = size(moved.get("incumbent")), size(moved.get("patched"))
-        return Group(table, Text(""), Text.assemble(("bytes per token  ", DIM), (f"{before} → {after}", ACCENT)))
+        return Group(table, Text(""), Text.assemble(("bytes per token  ", DIM), (f"{before} → {after}", TEXT)))
     return table

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.tui.palette import DIM, GREEN, RED, TEXT
+from kernelwright.tui.palette import DIM, GREEN, RED, TEXT, YELLOW
 from kernelwright.tui.plots import bar, interval_plot
-from kernelwright.tui.view import GateView, SessionView, Speed
+from kernelwright.tui.view import SessionView, Speed
 from kernelwright.tui.widgets.view_widget import ViewWidget
 from kernelwright.tui.words import span, times
 
@@ -34,9 +34,7 @@ def speed_plot(speed: Speed, width: int) -> Text:
 class Headline(ViewWidget):
     def draw(self, view: SessionView, width: int) -> RenderableType:
         if not view.gate.speed:
-            return Text.assemble(
-                ("Engine  ", f"bold {TEXT}"), (_why_not(view.gate), RED if view.gate.passed is False else DIM)
-            )
+            return Text.assemble(("Engine  ", f"bold {TEXT}"), (_why_not(view), DIM))
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(no_wrap=True, width=7)
         for _ in range(3):
@@ -51,6 +49,12 @@ class Headline(ViewWidget):
                 ),
                 speed_plot(speed, max(12, min(40, width - 60))),
             )
+        if view.gate.passed is False:
+            refused = view.gate.state != "review"
+            words = Text("refused  " if refused else "review  ", RED if refused else YELLOW) + Text(
+                view.gate.reason, TEXT
+            )
+            return Group(table, words)
         return table
 
 
@@ -60,9 +64,12 @@ def _tokens(speed: Speed) -> str:
     return f"{speed.incumbent_tok_s:6.1f} → {speed.patched_tok_s:6.1f} tok/s"
 
 
-def _why_not(gate: GateView) -> str:
-    if gate.passed is False:
-        return f"gate refused: {gate.reason}"
+def _why_not(view: SessionView) -> str:
+    gate = view.gate
+    if view.standing != "live":
+        return "not measured: the session ended before the gate did"
+    if gate.incumbent_tok_s is not None:
+        return f"incumbent decodes {gate.incumbent_tok_s:.1f} tok/s; the gate measures the rest"
     return "not measured yet; the gate does, over HTTP on the served engine"
 
 
