@@ -123,6 +123,7 @@ class SessionApp(App[int]):
 
 def run_app(session_dir: Path) -> int:
     """Show the session until the user quits; return the exit code. Raises WrongUse, BrokenInput."""
+    app = SessionApp(session_dir)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise WrongUse("the screens need a terminal", f"For a file, use `kernelwright report {session_dir}`.")
-    return SessionApp(session_dir).run() or 0
+    return app.run() or 0

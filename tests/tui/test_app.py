@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
+import pty
 import shutil
+import struct
+import subprocess
+import sys
+import termios
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -258,3 +266,26 @@ def test_what_is_no_session_ends_with_a_message(tmp_path: Path, make: str) -> No
 def test_without_a_terminal_the_screens_say_so(finished: Path) -> None:
     with pytest.raises(WrongUse, match="need a terminal"):
         run_app(finished)
+
+
+def test_in_a_real_terminal_it_opens_and_quits(finished: Path) -> None:
+    program = "import sys, pathlib, kernelwright.tui.app as app; sys.exit(app.run_app(pathlib.Path(sys.argv[1])))"
+    screen, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, str(finished)], stdin=terminal, stdout=terminal, stderr=terminal,
+        env={**os.environ, "PYTHONSAFEPATH": "1", "TERM": "xterm-256color"},
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    try:
+        while b"Best so far" not in shown:
+            shown += os.read(screen, 65536)
+        os.write(screen, b"q")
+        with contextlib.suppress(OSError):  # the terminal closes with the program
+            while os.read(screen, 65536):
+                pass
+        assert child.wait(timeout=60) == 0
+    finally:
+        child.kill()
+        os.close(screen)
