@@ -19,14 +19,14 @@ from kernelwright.sandbox.judge import GATE, TROUBLE, Judge
 from kernelwright.sandbox.ruling import Ruling
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm, lay_out
-from kernelwright.sandbox.timing import TimedLaunch, Timer, find_busy_after_done, used_too_much_cpu
+from kernelwright.sandbox.timing import TimedLaunch, Timer, find_busy_after_done, find_nonlinear, used_too_much_cpu
 
 if TYPE_CHECKING:
     import torch
 
 RACE_REPEATS = 50
 RACE_THREADS = (1, 2, 4)
-BATCH_BYTES = 64 << 20
+BATCH_BYTES = 16 << 20
 """Most that the tensors of one timed batch take."""
 _DIFFERS = "its results change from run to run"
 
@@ -168,6 +168,8 @@ class Trial:
                 result.trouble = "cpu"
             elif find_busy_after_done(exchanges[1]):
                 result.trouble = "busy"
+            elif find_nonlinear(exchanges[1], timer.draw_batch, self.setup.timeout_s):
+                result.trouble = "nonlinear"
         if not result.trouble and self.arm.num_processes() > 1:
             result.trouble = "forked"
         return result
@@ -204,6 +206,7 @@ class Trial:
 _TIMED_TROUBLE = {
     "timed": ("invalid", "its results while it is timed differ from those it gives otherwise"),
     "cpu": ("invalid", "it used more processor time than its threads allow"),
+    "nonlinear": ("suspect", "its time does not grow with the number of calls"),
     "forked": ("invalid", "it started other processes"),
     "busy": ("invalid", "it went on working after it had said it was done"),
 }

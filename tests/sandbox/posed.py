@@ -83,16 +83,16 @@ def load_evil(name: str, problem: Problem) -> Candidate:
     )
 
 
-def open_bench(problem: Problem, cache: Path, controls: Controls | None = None, **more: object) -> Bench:
+def open_bench(problem: Problem, cache: Path, controls: Controls | None = None, threads: int = 1) -> Bench:
+    """Return a bench on `problem`; one thread, so that a busy machine makes it slow and not erratic."""
     bench = Bench(
         problem,
         problem_dir=cache,
         weights=draw_sets(problem),
-        threads=2,
+        threads=threads,
         cache_dir=cache / "builds",
         controls=controls or Controls(),
-        call_timeout_s=8.0,
-        **more,  # type: ignore[arg-type]
+        call_timeout_s=10.0,
     )
     bench._floor = 0.02  # no calibration: these tests ask about kinds of candidates, not about this machine's noise
     return bench

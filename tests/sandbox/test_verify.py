@@ -35,7 +35,6 @@ CHEATS = {
     "less_precise.py": ("incorrect", "less precise"),
     "adds_to_output.cpp": ("incorrect", "unwritten"),
     "leaves_a_gap.cpp": ("incorrect", "unwritten"),
-    "racy.cpp": ("", ""),
     "wrong_later.py": ("invalid", "while it is timed"),
     "rings_itself.py": ("", ""),
     "returns_early.cpp": ("", ""),
