@@ -1,7 +1,7 @@
 """Family `decode_attention`: paged attention of one token per sequence, online softmax, contexts cut into parts.
 
-`split` is the tokens of one part (0: a context is one part), `chunk` the tokens per step of the online softmax. Parts let
-all threads work even at batch 1, where the cache heads alone may not share out evenly.
+`split` is the tokens of one part (0: a context is one part), `chunk` the tokens per step of the online softmax. Parts
+let all threads work even at batch 1, where the cache heads alone may not share out evenly.
 """
 
 from __future__ import annotations

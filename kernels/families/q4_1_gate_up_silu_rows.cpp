@@ -38,7 +38,7 @@ template <int T> static void run(const uint8_t* packed, const float* x, float* y
   for (int64_t g = 0; g < GROUPS; ++g) {
     vf out[TILES][T];
     for (int first = 0; first < TILES; first += U)
-      dot<U, T>(packed + g * GROUP_BYTES, first, BLOCKS, x, H, (vf(&)[U][T])out[first]);
+      dot<U, T>(packed + g * GROUP_BYTES, first, BLOCKS, x, H, out + first);
     for (int p = 0; p < PAIRS; ++p) {
       int64_t row = (g * PAIRS + p) * W;
       for (int t = 0; t < tokens && row < F; ++t)

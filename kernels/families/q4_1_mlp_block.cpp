@@ -36,7 +36,7 @@ template <int T> static inline void gate_up(const Call& c, int64_t g, const floa
   constexpr int U = T <= 2 ? TILES : T == 4 ? 2 : 1;  // accumulators must stay in registers
   vf out[TILES][T];
   for (int first = 0; first < TILES; first += U)
-    dot<U, T>(c.up + g * UP_BYTES, first, H_BLOCKS, normed, H, (vf(&)[U][T])out[first]);
+    dot<U, T>(c.up + g * UP_BYTES, first, H_BLOCKS, normed, H, out + first);
   for (int p = 0; p < PAIRS; ++p) {
     int64_t row = (g * PAIRS + p) * W;
     for (int t = 0; t < T && row < F; ++t)

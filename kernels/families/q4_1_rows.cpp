@@ -30,7 +30,7 @@ struct Activations {
   const float* sums;
 };
 
-static Activations scale_activations(const float* x, int64_t columns, float* scaled, float* sums) {
+[[maybe_unused]] static Activations scale_activations(const float* x, int64_t columns, float* scaled, float* sums) {
   for (int64_t b = 0; b < columns / 32; ++b) {
     vf total = set(0.0f);
     for (int k = 0; k < 32; k += W) total += load(x + b * 32 + k);
@@ -48,7 +48,7 @@ static Activations scale_activations(const float* x, int64_t columns, float* sca
 // once as the incumbent's dequantised weight is. Each block is summed by itself first: a lane's sum over thousands of
 // columns in one go would round worse than the incumbent's, which is spread over many lanes.
 template <int U, int T>
-static inline void dot(const uint8_t* group, int first, int64_t blocks, const float* x, int64_t ldx, vf (&out)[U][T]) {
+static inline void dot(const uint8_t* group, int first, int64_t blocks, const float* x, int64_t ldx, vf (*out)[T]) {
   constexpr int C = T == 1 ? CHAINS : 1;
 #pragma GCC unroll 16
   for (int u = 0; u < U; ++u)
@@ -97,7 +97,7 @@ static inline void dot(const uint8_t* group, int first, int64_t blocks, const fl
 // The same for one token with the scale applied per block: sum of q x, then d times it plus m times the sum of x. Fewer
 // operations per weight; rounds at the size of q x, so inputs with a large mean lose digits.
 template <int U>
-static inline void dot_fold(const uint8_t* group, int first, int64_t blocks, Activations a, vf (&out)[U][1]) {
+static inline void dot_fold(const uint8_t* group, int first, int64_t blocks, Activations a, vf (*out)[1]) {
   vf acc[U];
 #pragma GCC unroll 16
   for (int u = 0; u < U; ++u) acc[u] = set(0.0f);

@@ -1,15 +1,14 @@
 // Vectors of float and int32 as wide as the instruction set level given by -march: 16 lanes with AVX-512 (x86-64-v4),
 // 8 with AVX2, FMA and F16C (x86-64-v3), 4 elsewhere in portable C++ (SSE2, NEON and others through the compiler).
-// Arithmetic is the compiler's own (+ - * / & >> on vectors); below is what it has no operator for.
+// Arithmetic is the compiler's own (+ - * / & >> on vectors, a * b + c fused under -ffp-contract=fast); below is what it has
+// no operator for. GCC's builtins are called directly: <immintrin.h> alone would cost 0.75 s per compilation.
 #pragma once
 #include <stdint.h>
 #include <string.h>
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#include <immintrin.h>
 #define KW_V4 1
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
-#include <immintrin.h>
 #define KW_V3 1
 #endif
 #define KW_INLINE static inline __attribute__((always_inline))
@@ -25,6 +24,12 @@ constexpr int W = 4;
 #endif
 typedef float vf __attribute__((vector_size(4 * W)));
 typedef int32_t vi __attribute__((vector_size(4 * W)));
+typedef float f4 __attribute__((vector_size(16)));
+typedef float f8 __attribute__((vector_size(32)));
+typedef short h8 __attribute__((vector_size(16)));
+typedef short h16 __attribute__((vector_size(32)));
+typedef char b16 __attribute__((vector_size(16)));
+typedef long long q2 __attribute__((vector_size(16)));
 
 KW_INLINE vf load(const float* p) { vf v; memcpy(&v, p, sizeof v); return v; }
 KW_INLINE vi load(const int32_t* p) { vi v; memcpy(&v, p, sizeof v); return v; }
@@ -33,26 +38,10 @@ KW_INLINE vf to_float(vi v) { return __builtin_convertvector(v, vf); }
 KW_INLINE vi words(const uint8_t* p) { vi v; memcpy(&v, p, sizeof v); return v; }
 
 // The same value in every lane.
-KW_INLINE vf set(float x) {
-#if defined(KW_V4)
-  return (vf)_mm512_set1_ps(x);
-#elif defined(KW_V3)
-  return (vf)_mm256_set1_ps(x);
-#else
-  return vf{x, x, x, x};
-#endif
-}
+KW_INLINE vf set(float x) { return x - vf{}; }
 
-// a * b + c; rounded once where the level has FMA.
-KW_INLINE vf fma(vf a, vf b, vf c) {
-#if defined(KW_V4)
-  return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(KW_V3)
-  return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#else
-  return a * b + c;
-#endif
-}
+// a * b + c; rounded once where the level has FMA (the build passes -ffp-contract=fast).
+KW_INLINE vf fma(vf a, vf b, vf c) { return a * b + c; }
 
 KW_INLINE uint32_t f16_bits_to_f32_bits(uint32_t h) {
   uint32_t magnitude = (h & 0x7fffu) << 13;
@@ -69,7 +58,7 @@ KW_INLINE float half(const uint8_t* p) {
   uint16_t h;
   memcpy(&h, p, 2);
 #if defined(KW_V4) || defined(KW_V3)
-  return _cvtsh_ss(h);
+  return ((f4)__builtin_ia32_vcvtph2ps(h8{(short)h, 0, 0, 0, 0, 0, 0, 0}))[0];
 #else
   uint32_t bits = f16_bits_to_f32_bits(h);
   float value;
@@ -81,9 +70,13 @@ KW_INLINE float half(const uint8_t* p) {
 // W consecutive halves at `p` as floats.
 KW_INLINE vf halves(const uint8_t* p) {
 #if defined(KW_V4)
-  return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p));
+  h16 v;
+  memcpy(&v, p, sizeof v);
+  return (vf)__builtin_ia32_vcvtph2ps512_mask(v, vf{}, (short)-1, 4);  // 4: rounding as it is set
 #elif defined(KW_V3)
-  return (vf)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
+  h8 v;
+  memcpy(&v, p, sizeof v);
+  return (vf)__builtin_ia32_vcvtph2ps256(v);
 #else
   return vf{half(p), half(p + 2), half(p + 4), half(p + 6)};
 #endif
@@ -92,9 +85,13 @@ KW_INLINE vf halves(const uint8_t* p) {
 // W consecutive bytes at `p`, zero-extended.
 KW_INLINE vi bytes(const uint8_t* p) {
 #if defined(KW_V4)
-  return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
+  b16 v;
+  memcpy(&v, p, sizeof v);
+  return (vi)__builtin_ia32_pmovzxbd512_mask(v, vi{}, (short)-1);
 #elif defined(KW_V3)
-  return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
+  long long low;
+  memcpy(&low, p, sizeof low);
+  return (vi)__builtin_ia32_pmovzxbd256((b16)q2{low, 0});
 #else
   return vi{p[0], p[1], p[2], p[3]};
 #endif
@@ -103,9 +100,13 @@ KW_INLINE vi bytes(const uint8_t* p) {
 // W consecutive int8 at `p`, sign-extended.
 KW_INLINE vi signed_bytes(const uint8_t* p) {
 #if defined(KW_V4)
-  return (vi)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p));
+  b16 v;
+  memcpy(&v, p, sizeof v);
+  return (vi)__builtin_ia32_pmovsxbd512_mask(v, vi{}, (short)-1);
 #elif defined(KW_V3)
-  return (vi)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p));
+  long long low;
+  memcpy(&low, p, sizeof low);
+  return (vi)__builtin_ia32_pmovsxbd256((b16)q2{low, 0});
 #else
   return vi{(int8_t)p[0], (int8_t)p[1], (int8_t)p[2], (int8_t)p[3]};
 #endif
@@ -120,14 +121,15 @@ KW_INLINE vi shift_right(vi v, int count) {
 // The sum of all lanes, added pairwise.
 KW_INLINE float sum(vf v) {
 #if defined(KW_V4)
-  return _mm512_reduce_add_ps((__m512)v);
+  f8 u = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  f4 t = __builtin_shufflevector(u, u, 0, 1, 2, 3) + __builtin_shufflevector(u, u, 4, 5, 6, 7);
 #elif defined(KW_V3)
-  __m128 s = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
-  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
-  return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+  f4 t = __builtin_shufflevector(v, v, 0, 1, 2, 3) + __builtin_shufflevector(v, v, 4, 5, 6, 7);
 #else
-  return (v[0] + v[2]) + (v[1] + v[3]);
+  f4 t = v;
 #endif
+  t += __builtin_shufflevector(t, t, 2, 3, 0, 1);
+  return t[0] + t[1];
 }
 
 // exp(x) within 2 ulp; inf above 88.73, 0 below -103.98, NaN stays NaN. x = n ln2 + r with |r| <= ln2/2 (Cody and
