@@ -132,11 +132,11 @@ def _open(path: Path) -> GGUFReader:
         """
 
         @property
-        def data(self) -> np.ndarray:
+        def data(self) -> Any:  # a plain array where the parent keeps a memmap
             return self._bytes
 
         @data.setter
-        def data(self, mapped: np.ndarray) -> None:
+        def data(self, mapped: Any) -> None:
             self._bytes = mapped.view(np.ndarray)
 
         def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:
@@ -161,7 +161,7 @@ def _open(path: Path) -> GGUFReader:
 
 
 def _read_strings(data: np.ndarray, offset: int, count: int) -> tuple[list[Any], int]:
-    view = memoryview(data)
+    view = memoryview(data)  # type: ignore[arg-type]  # an array is a buffer, its stubs do not say so
     strings: list[Any] = []
     for _ in range(count):
         (length,) = struct.unpack_from("<Q", view, offset)
