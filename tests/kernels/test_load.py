@@ -184,7 +184,6 @@ def test_one_openmp_runtime_serves_torch_and_the_kernel(tmp_path: Path) -> None:
         run = tvm_ffi.load_module({str(built.binary)!r}).get_function("run")
         y = torch.empty(1, 4)
         run(torch.ones(1, 4), torch.ones(4), 1.0, torch.ones(1, 4), y)
-        torch.ones(1 << 20).sum()
         maps = open("/proc/self/maps").read().split()
         print(sorted({{word for word in maps if "libgomp" in word}}), float(y[0, 0]))
     """
@@ -192,6 +191,5 @@ def test_one_openmp_runtime_serves_torch_and_the_kernel(tmp_path: Path) -> None:
         [sys.executable, "-P", "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
     )
     runtimes, _, threads = done.stdout.strip().rpartition(" ")
-    assert runtimes.count("libgomp") == 1 + runtimes.count("/libgomp") - 1
     assert len(runtimes.split(",")) == 1, runtimes
     assert float(threads) == 3, "the kernel reads another runtime's thread count than torch sets"
