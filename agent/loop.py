@@ -13,7 +13,6 @@ from kernelwright.agent.events import Event
 from kernelwright.agent.options import OptimizeOptions
 from kernelwright.agent.session import Session, open_session
 from kernelwright.agent.workbench import Workbench
-from kernelwright.profiles.errors import KernelwrightError
 
 
 def optimize(options: OptimizeOptions, listen: Callable[[Event], None], resume: bool = False) -> dict[str, Any]:
@@ -31,8 +30,9 @@ def optimize(options: OptimizeOptions, listen: Callable[[Event], None], resume: 
         except KeyboardInterrupt:
             _close(session, "interrupted", "stopped from outside; --resume goes on")
             raise
-        except KernelwrightError as error:
-            _close(session, "failed", error.message)
+        except Exception as error:
+            # Whatever broke, hours of verdicts must end in a report; the error itself is raised after it.
+            _close(session, "failed", str(error) or type(error).__name__)
             raise
         return _close(session, "done", session.budget.exhausted() or "")
 
@@ -63,6 +63,7 @@ def check_options(options: OptimizeOptions) -> None:
 
 def _close(session: Session, status: str, reason: str) -> dict[str, Any]:
     session.save_spent()
+    session.ledger.mark_interrupted()
     report = {**assemble_report(session.ledger), "status": status, "reason": reason}
     write_session_report(session, report)
     session.ledger.end(status, reason)  # type: ignore[arg-type]

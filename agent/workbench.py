@@ -19,6 +19,8 @@ from kernelwright.agent.solve import solve
 from kernelwright.agent.traffic import bytes_per_token
 from kernelwright.engine.mix import Mix, read_mix
 from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.problem import Problem
+from kernelwright.profiles.errors import KernelwrightError
 from kernelwright.profiles.profile import Ceilings, Profile
 from kernelwright.profiles.target import Target
 from kernelwright.sandbox.verdict import Verdict
@@ -131,9 +133,8 @@ class Workbench:
 
     def solve(self, target: Target, seconds: float) -> dict[str, Any]:
         from kernelwright.agent.proposers import make_proposers
-        from kernelwright.sandbox.verify import Bench
 
-        session, options = self.session, self.session.options
+        session = self.session
         problem = pose(target, self.slots, self.captured(target.definition), MAX_MODEL_LEN)
         folder = session.folder / "problems" / target.definition
         write_problem(problem, folder)
@@ -141,6 +142,17 @@ class Workbench:
         session.emit(ProblemPosed(definition=target.definition))
         if self._proposers is None:
             self._proposers = make_proposers(session, self.engine)
+        try:
+            return self._solve_caged(problem, folder, target, seconds)
+        except (KernelwrightError, OSError, ValueError, RuntimeError) as error:
+            # One problem that the bench cannot handle must not end a session that has others; it is told in the report.
+            session.progress(f"solve:{target.definition}", 0, 0, f"given up: {error}")
+            return {"candidate": None, "verdict": None, "searched": 0, "rejected": 0, "error": str(error)}
+
+    def _solve_caged(self, problem: Problem, folder: Path, target: Target, seconds: float) -> dict[str, Any]:
+        from kernelwright.sandbox.verify import Bench
+
+        session, options = self.session, self.session.options
 
         def say(text: str) -> None:
             session.progress(f"solve:{target.definition}", 0, 0, text)

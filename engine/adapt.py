@@ -33,6 +33,7 @@ def load_served_engine(
     threads: int | None = None,
     max_num_seqs: int = 16,
     max_model_len: int | None = None,
+    compile_incumbents: bool = False,
 ) -> tuple[EmbeddedEngine, wire.Ready]:
     """Load a GGUF model and its packs, check every kernel; return the engine and what its front end is told.
 
@@ -46,6 +47,7 @@ def load_served_engine(
         max_num_seqs=max_num_seqs,
         num_pages=max(_LEAST_PAGES, -(-(max_model_len or 0) // PAGE_SIZE)),
         disable=disable,
+        compile_incumbents=compile_incumbents,
     )
     if max_model_len is not None and max_model_len > engine.max_model_len:
         most = f"this model holds at most {engine.max_model_len}"

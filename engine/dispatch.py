@@ -105,6 +105,8 @@ class Dispatch:
     weights: LlamaWeights
     caches: Sequence[tuple[Tensor, Tensor]]
     disabled: set[str] = field(default_factory=set)
+    compile_incumbents: bool = False
+    """Run the regions of decode steps as the incumbent's code through torch.compile: what a flag alone would give."""
     kernels: dict[str, list[Kernel]] = field(default_factory=dict)
     _definitions: list[dict[str, Definition]] = field(default_factory=list)
     _by_name: dict[str, Definition] = field(default_factory=dict)
@@ -232,7 +234,8 @@ class Dispatch:
         choice = self._choose(definition.name, axes)
         if region == "attention_block" and phase == "prefill" and definition.name in self.kernels:
             choice = _Choice(None, "decode only")
-        if choice.kernel is not None:
+        compiled = self.compile_incumbents and phase == "decode" and definition.name not in self.kernels
+        if choice.kernel is not None or compiled:
             return (region,)
         if choice.reason:
             plan.tally[(definition.name, None, choice.reason)] += 1
@@ -271,9 +274,9 @@ class Dispatch:
     def _incumbent(self, definition: Definition) -> Implementation:
         if definition.name not in self._incumbents:
             candidate = op_of(definition).incumbent(definition)
-            self._incumbents[definition.name] = load_implementation(
-                candidate, None, definition, self._contracts[definition.name]
-            )
+            contract = self._contracts[definition.name]
+            compiled = self.compile_incumbents and bool(contract.regions)
+            self._incumbents[definition.name] = load_implementation(candidate, None, definition, contract, compiled)
         return self._incumbents[definition.name]
 
     def _places(self, name: str) -> Iterable[tuple[int, str]]:

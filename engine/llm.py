@@ -46,6 +46,7 @@ class LLMEngine:
         num_pages: int = 1024,
         token_budget: int = 2048,
         disable: Iterable[str] = (),
+        compile_incumbents: bool = False,
     ) -> None:
         self.engine_config = engine_config(
             max_num_seqs=max_num_seqs, num_pages=num_pages, token_budget=token_budget, threads=threads
@@ -61,7 +62,7 @@ class LLMEngine:
         self.tokenizer: Tokenizer = build_tokenizer(file.metadata)
         self.max_model_len = min(self.config.context_length, num_pages * PAGE_SIZE)
         weights = LlamaWeights(file, self.config, self.max_model_len)
-        self.dispatch = Dispatch(weights, make_caches(self.config, num_pages))
+        self.dispatch = Dispatch(weights, make_caches(self.config, num_pages), compile_incumbents=compile_incumbents)
         self._blocks = BlockManager(num_pages)
         self._scheduler = Scheduler(self._blocks, max_num_seqs, token_budget)
         self._runner = ModelRunner(weights, self.dispatch)

@@ -40,6 +40,8 @@ class ServeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     no_packs: bool = False
     disable: tuple[str, ...] = ()
     """Definitions whose kernels stay off."""
+    compile_incumbents: bool = False
+    """Run the incumbent's decode regions through torch.compile: the control arm, for comparison."""
     threads: int | None = Field(None, ge=1)
     max_num_seqs: int = Field(16, ge=1)
     max_model_len: int | None = Field(None, ge=2)
@@ -109,6 +111,7 @@ def load_engine(model: Path, options: ServeOptions) -> tuple[ServedEngine, wire.
         threads=options.threads,
         max_num_seqs=options.max_num_seqs,
         max_model_len=options.max_model_len,
+        compile_incumbents=options.compile_incumbents,
     )
 
 

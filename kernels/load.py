@@ -70,9 +70,9 @@ class Implementation:
 
 
 def load_implementation(
-    candidate: Candidate, binary: Path | None, definition: Definition, contract: SlotContract
+    candidate: Candidate, binary: Path | None, definition: Definition, contract: SlotContract, compiled: bool = False
 ) -> Implementation:
-    """Load `candidate`; `binary` is its shared object, None for python.
+    """Load `candidate`; `binary` is its shared object, None for python. `compiled`: through torch.compile (python only).
 
     Raises BrokenInput when definition, binary or symbols do not belong together, and EnvironmentLacks when this host
     does not have the candidate's instruction set level (checked before anything is loaded).
@@ -84,7 +84,12 @@ def load_implementation(
             "give the definition and contract the candidate was made for",
         )
     if candidate.language == "python":
-        return Implementation(candidate, definition, contract, _load_python(candidate))
+        functions = _load_python(candidate)
+        if compiled:
+            import torch
+
+            functions[candidate.entry_point] = torch.compile(functions[candidate.entry_point])
+        return Implementation(candidate, definition, contract, functions)
     if binary is None:
         raise BrokenInput(
             f"{candidate.definition}: a {candidate.language} candidate needs its binary", "build it first"
