@@ -102,7 +102,7 @@ class Bubblewrap:
 
 def _launch(
     command: list[str],
-    plan: dict[str, object],
+    plan: Mapping[str, object],
     stage: str | None,
     fds: Sequence[int],
     limits: Limits,
@@ -127,7 +127,7 @@ def _launch(
 
 
 def launch_with_plan(
-    plan: dict[str, object],
+    plan: Mapping[str, object],
     *,
     fds: Sequence[int],
     limits: Limits,

@@ -29,7 +29,8 @@ class Launch:
 
     def log_ratios(self) -> NDArray[np.float64]:
         """Return log(incumbent / candidate) of each pair: above 0 the candidate is faster."""
-        return np.log(np.asarray(self.incumbent) / np.asarray(self.candidate))
+        ratios: NDArray[np.float64] = np.asarray(self.incumbent) / np.asarray(self.candidate)
+        return np.asarray(np.log(ratios))
 
 
 @dataclass(frozen=True, slots=True)

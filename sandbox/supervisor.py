@@ -197,7 +197,9 @@ def lay_out(
     calls = []
     for slot, axes, scalars in axes_of_calls:
         aliased_names = set(contract.aliases.values())
-        inputs, aliased, outputs = {}, {}, {}
+        inputs: dict[str, Place] = {}
+        aliased: dict[str, Place] = {}
+        outputs: dict[str, Place] = {}
         for name, spec in definition.inputs.items():
             if name in contract.weights or spec.shape is None:
                 continue

@@ -18,8 +18,9 @@ from kernelwright.sandbox.exchange import Answer, Exchange, same_bits
 from kernelwright.sandbox.judge import GATE, TROUBLE, Judge
 from kernelwright.sandbox.ruling import Ruling
 from kernelwright.sandbox.stats import Launch
-from kernelwright.sandbox.supervisor import Arm, lay_out
+from kernelwright.sandbox.supervisor import Arm, Call, lay_out
 from kernelwright.sandbox.timing import TimedLaunch, Timer, find_busy_after_done, find_nonlinear, used_too_much_cpu
+from kernelwright.sandbox.verdict import Outcome
 
 if TYPE_CHECKING:
     import torch
@@ -44,29 +45,30 @@ class TrialSetup:
     controls: Controls
     timeout_s: float
 
-    def axes(self, given: dict[str, int]) -> dict[str, int]:
-        return complete_axes(self.problem.definition, given, self.weights[0])
+    def axes(self, given: dict[str, int], stored: bool = False) -> dict[str, int]:
+        """Return all axes; a stored input keeps its own sizes, a drawn one gets as many pages as it may need."""
+        whole = complete_axes(self.problem.definition, given, self.weights[0])
+        return {**whole, **given} if stored else whole
 
     def timed_slots(self) -> list[int]:
         """Return the weight sets one timed batch walks: each once, so that nothing is reused inside a batch."""
-        bytes_each = max(
-            lay_out(
-                self.problem.definition, self.problem.contract, [(0, self.axes(dict(self.problem.timed_axes)), {})]
-            )[1:]
-        )
+        bytes_each = self.bytes_for([dict(self.problem.timed_axes)])
         return list(range(min(self.sets.model, max(1, BATCH_BYTES // bytes_each))))
 
     def mailbox_bytes(self) -> int:
         """Return room for a timed batch, for the race repeats, and for the largest shape of the ranges."""
-        definition, contract = self.problem.definition, self.problem.contract
-        timed = [(s, self.axes(dict(self.problem.timed_axes)), {}) for s in self.timed_slots()]
         shapes = hidden_shapes(self.problem, self.problem.ranges, random.Random(0))
         shapes += [dict(w.axes) for w in self.problem.workloads]
-        needs = [max(lay_out(definition, contract, timed)[1:])]
-        needs += [max(lay_out(definition, contract, [(0, self.axes(s), {})])[1:]) for s in shapes]
         smallest = min(shapes, key=lambda s: sum(s.values()))
-        needs.append(max(lay_out(definition, contract, [(0, self.axes(smallest), {})] * RACE_REPEATS)[1:]))
+        needs = [self.bytes_for([dict(self.problem.timed_axes)] * len(self.timed_slots()))]
+        needs += [self.bytes_for([shape]) for shape in shapes]
+        needs.append(self.bytes_for([smallest] * RACE_REPEATS))
         return max(needs) + (1 << 20)
+
+    def bytes_for(self, shapes: Sequence[dict[str, int]]) -> int:
+        """Return what calls at `shapes`, all held at once, need of the larger mailbox."""
+        calls: list[tuple[int, dict[str, int], dict[str, float]]] = [(0, self.axes(shape), {}) for shape in shapes]
+        return max(lay_out(self.problem.definition, self.problem.contract, calls)[1:])
 
 
 @dataclass(slots=True)
@@ -91,7 +93,7 @@ class Trial:
         """Judge each case in turn; input i+1 is written only after output i has been taken."""
         assert self.ruling is not None
         for case in cases:
-            axes = self.setup.axes(case.axes)
+            axes = self.setup.axes(case.axes, stored=case.workload is not None)
             tensors = draw_case(
                 self.setup.problem, self.setup.problem_dir, case, axes, self.key, self.setup.controls.fresh_inputs
             )
@@ -138,14 +140,18 @@ class Trial:
         return True
 
     def _repeat(self, case: Case, axes: dict[str, int], inputs: list[Tensors], threads: int) -> list[list[Answer]]:
-        """Return the answers of RACE_REPEATS calls, grouped by input."""
-        calls, _, _ = self._lay_out([(case.slot, axes)] * RACE_REPEATS, inputs[0])
-        self.arm.plan(calls, threads=threads)
-        exchange = Exchange(self.arm, calls, self.setup.problem.contract.aliases, self.setup.controls)
-        for i in range(RACE_REPEATS):
-            exchange.load(i, inputs[i % len(inputs)], self._rng.getrandbits(50))
-        self.arm.go(self.setup.timeout_s)
-        answers = [exchange.collect(i, inputs[i % len(inputs)]) for i in range(RACE_REPEATS)]
+        """Return the answers of RACE_REPEATS calls, grouped by input; as many at once as the mailbox holds."""
+        room = self.setup.mailbox_bytes() // self.setup.bytes_for([axes])
+        answers: list[Answer] = []
+        while len(answers) < RACE_REPEATS:
+            count = min(RACE_REPEATS - len(answers), max(1, room))
+            calls = self._lay_out([(case.slot, axes)] * count, inputs[0])
+            exchange = self._plan(self.arm, calls, threads)
+            given = [inputs[(len(answers) + i) % len(inputs)] for i in range(count)]
+            for i, tensors in enumerate(given):
+                exchange.load(i, tensors, self._rng.getrandbits(50))
+            self.arm.go(self.setup.timeout_s)
+            answers += [exchange.collect(i, tensors) for i, tensors in enumerate(given)]
         return [answers[i :: len(inputs)] for i in range(len(inputs))]
 
     def time(self, pairs: int) -> TimedLaunch:
@@ -156,19 +162,16 @@ class Trial:
             draw_activations(problem.definition, problem.contract, axes, "normal", self.key.generator("template", s))
             for s in slots
         ]
-        calls, _, _ = self._lay_out([(s, axes) for s in slots], templates[0])
-        exchanges = []
-        for arm in (self.incumbent, self.arm):
-            arm.plan(calls)
-            exchanges.append(Exchange(arm, calls, problem.contract.aliases, self.setup.controls))
-        timer = Timer(*exchanges, templates, self.key, self.setup.controls, self.setup.timeout_s)
+        calls = self._lay_out([(s, axes) for s in slots], templates[0])
+        beside, exchange = (self._plan(arm, calls) for arm in (self.incumbent, self.arm))
+        timer = Timer(beside, exchange, templates, self.key, self.setup.controls, self.setup.timeout_s)
         result = timer.run(pairs)
         if self.setup.controls.watch_cpu and not result.trouble:
             if used_too_much_cpu(result, self.setup.threads):
                 result.trouble = "cpu"
-            elif find_busy_after_done(exchanges[1]):
+            elif find_busy_after_done(exchange):
                 result.trouble = "busy"
-            elif find_nonlinear(exchanges[1], timer.draw_batch, self.setup.timeout_s):
+            elif find_nonlinear(exchange, timer.draw_batch, self.setup.timeout_s):
                 result.trouble = "nonlinear"
         if not result.trouble and self.arm.num_processes() > 1:
             result.trouble = "forked"
@@ -190,20 +193,24 @@ class Trial:
                 return None
         return result.launch()
 
+    def _plan(self, arm: Arm, calls: Sequence[Call], threads: int | None = None) -> Exchange:
+        arm.plan(calls, threads)
+        return Exchange(arm, calls, self.setup.problem.contract.aliases, self.setup.controls)
+
     def _ask(self, arm: Arm, case: Case, axes: dict[str, int], tensors: Tensors) -> Answer:
-        calls, _, _ = self._lay_out([(case.slot, axes)], tensors)
-        arm.plan(calls)
-        exchange = Exchange(arm, calls, self.setup.problem.contract.aliases, self.setup.controls)
+        calls = self._lay_out([(case.slot, axes)], tensors)
+        exchange = self._plan(arm, calls)
         exchange.load(0, tensors, self._rng.getrandbits(50))
         arm.go(self.setup.timeout_s)
         return exchange.collect(0, tensors, delay_s=self._rng.uniform(0.002, 0.02) if arm is self.arm else 0.0)
 
-    def _lay_out(self, where: list[tuple[int, dict[str, int]]], tensors: Tensors) -> tuple[list, int, int]:  # type: ignore[type-arg]
+    def _lay_out(self, where: list[tuple[int, dict[str, int]]], tensors: Tensors) -> list[Call]:
         scalars = {n: float(v) for n, v in tensors.items() if isinstance(v, int | float)}
-        return lay_out(self.setup.problem.definition, self.setup.problem.contract, [(s, a, scalars) for s, a in where])
+        described = [(slot, axes, scalars) for slot, axes in where]
+        return lay_out(self.setup.problem.definition, self.setup.problem.contract, described)[0]
 
 
-_TIMED_TROUBLE = {
+_TIMED_TROUBLE: dict[str, tuple[Outcome, str]] = {
     "timed": ("invalid", "its results while it is timed differ from those it gives otherwise"),
     "cpu": ("invalid", "it used more processor time than its threads allow"),
     "nonlinear": ("suspect", "its time does not grow with the number of calls"),
@@ -212,7 +219,7 @@ _TIMED_TROUBLE = {
 }
 
 
-def _outcome_of(reason: str) -> str:
+def _outcome_of(reason: str) -> Outcome:
     wrong = {*GATE.values(), TROUBLE["unwritten"]}
     return "incorrect" if reason in wrong else "invalid"
 
