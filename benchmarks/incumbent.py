@@ -191,13 +191,16 @@ def their_prefill(model: Any, prompt: list[int], bench: Bench) -> float:
 
 
 def compare_texts(engine: LLMEngine, reference: Any, prompts: tuple[str, ...]) -> dict[str, Any]:
-    """Return how many greedy continuations are equal, tied or different, and where the first difference is."""
+    """Return how many greedy continuations are equal, tied or different.
+
+    The reference reads prompt and continuation in one pass: the texts are equal exactly when each of the engine's
+    tokens is the reference's best one after those before it.
+    """
     counts: dict[str, Any] = {"prompts": len(prompts), "tokens": GREEDY_TOKENS, "equal": 0, "ties": 0, "different": 0}
-    for prompt in prompts:
-        ids = engine.tokenizer.encode(prompt)
-        ours = greedy(engine, ids)
-        theirs, margins = their_greedy(reference, ids)
-        at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), None)
+    encoded = [engine.tokenizer.encode(prompt) for prompt in prompts]
+    for prompt, ids, ours in zip(prompts, encoded, greedy(engine, encoded), strict=True):
+        best, margins = choices(reference, ids, ours)
+        at = next((i for i, (a, b) in enumerate(zip(ours, best, strict=True)) if a != b), None)
         if at is None:
             counts["equal"] += 1
         elif margins[at] < TIE_MARGIN:
@@ -208,26 +211,24 @@ def compare_texts(engine: LLMEngine, reference: Any, prompts: tuple[str, ...]) -
     return counts
 
 
-def greedy(engine: LLMEngine, ids: list[int]) -> list[int]:
-    """Return the engine's greedy continuation."""
-    engine.add_request("text", ids, SamplingParams(max_tokens=GREEDY_TOKENS, ignore_eos=True))
-    tokens = []
+def greedy(engine: LLMEngine, prompts: list[list[int]]) -> list[list[int]]:
+    """Return the engine's greedy continuations; it batches them as it likes."""
+    for index, ids in enumerate(prompts):
+        engine.add_request(str(index), ids, SamplingParams(max_tokens=GREEDY_TOKENS, ignore_eos=True))
+    tokens: list[list[int]] = [[] for _ in prompts]
     while engine.has_work():
-        tokens += [output.token_id for output in engine.step()]
-    return [token for token in tokens if token is not None]
+        for output in engine.step():
+            if output.token_id is not None:
+                tokens[int(output.request_id)].append(output.token_id)
+    return tokens
 
 
 @torch.inference_mode()
-def their_greedy(model: Any, ids: list[int]) -> tuple[list[int], list[float]]:
-    """Return transformers' greedy continuation and, per token, the margin between its two best logits."""
-    tokens, margins = [], []
-    out = model(torch.tensor([ids]), use_cache=True, logits_to_keep=1)
-    for _ in range(GREEDY_TOKENS):
-        values, indices = out.logits[0, -1].topk(2)
-        tokens.append(int(indices[0]))
-        margins.append(float(values[0] - values[1]))
-        out = model(torch.tensor([tokens[-1:]]), past_key_values=out.past_key_values, use_cache=True)
-    return tokens, margins
+def choices(model: Any, ids: list[int], continuation: list[int]) -> tuple[list[int], list[float]]:
+    """Return transformers' best token at each place of `continuation`, and the margin between its two best logits."""
+    logits = model(torch.tensor([ids + continuation[:-1]]), logits_to_keep=len(continuation)).logits[0]
+    values, indices = logits.topk(2, dim=-1)
+    return indices[:, 0].tolist(), (values[:, 0] - values[:, 1]).tolist()
 
 
 def report(result: dict[str, Any]) -> None:
