@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernelwright.agent.captures import Captured
+from kernelwright.engine.capture import CapturedWorkload
 from kernelwright.engine.model_slots import ModelSlots
 from kernelwright.kernels.candidate import AxisRange
-from kernelwright.kernels.definition import Definition
+from kernelwright.kernels.definition import Definition, ScalarInput, StoredInput, Workload, WorkloadInput
 from kernelwright.kernels.problem import Problem
 from kernelwright.kernels.registry import op_of
 from kernelwright.profiles.digest import digest_of
@@ -27,10 +27,10 @@ TIMED_BLOCKS = 12
 MAX_WORKLOADS = 3
 
 
-def pose(target: Target, slots: ModelSlots, captured: list[Captured], max_positions: int) -> Problem:
+def pose(target: Target, slots: ModelSlots, captured: list[CapturedWorkload], max_positions: int) -> Problem:
     """Return the problem of `target` at decode, batch 1. `max_positions` is the length of the engine's rope tables."""
     definition = slots.definitions()[target.definition]
-    mine = [item.workload() for item in captured if item.phase == target.phase]
+    mine = [_workload(item) for item in captured if item.phase == target.phase]
     op = op_of(definition)
     contract = op.contract(definition)
     return Problem(
@@ -53,6 +53,12 @@ def write_problem(problem: Problem, folder: Path) -> Path:
     path = folder / "problem.json"
     path.write_text(problem.model_dump_json(indent=1), encoding="utf-8")
     return path
+
+
+def _workload(item: CapturedWorkload) -> Workload:
+    inputs: dict[str, WorkloadInput] = {n: StoredInput(path=str(item.path), tensor_key=k) for n, k in item.keys.items()}
+    inputs |= {name: ScalarInput(value=value) for name, value in item.scalars.items()}
+    return Workload(uuid=item.uuid, axes=dict(item.axes), inputs=inputs)
 
 
 def _ranges(definition: Definition, token_axis: str) -> dict[str, AxisRange]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kernelwright.kernels.definition import Definition, SlotContract
 from kernelwright.kernels.families.table import family_of
@@ -13,12 +13,11 @@ def plan_targets(
     targets: Sequence[Target],
     only: Sequence[str],
     definitions: Mapping[str, Definition],
-    contracts: Mapping[str, SlotContract],
 ) -> list[Target]:
     """Return one target per definition, best first: decode at one token, reachable, with somebody who can write it.
 
-    Ops come before the regions made of them: a region must beat the ops apart, so they have to be there first.
-    `only` (if not empty) restricts the definitions and overrides an exclusion.
+    Best is what the step would gain at the target's roofline. `only` (if not empty) restricts the definitions and
+    overrides an exclusion.
     """
     chosen: dict[str, Target] = {}
     for target in targets:
@@ -27,4 +26,13 @@ def plan_targets(
         wanted = target.definition in only if only else target.excluded is None
         if wanted and target.reachable and family_of(definitions[target.definition]):
             chosen[target.definition] = target
-    return sorted(chosen.values(), key=lambda t: bool(contracts[t.definition].regions))
+    return sorted(chosen.values(), key=lambda t: t.ceiling, reverse=True)
+
+
+def next_target(
+    planned: Sequence[Target], done: Collection[str], accepted: Collection[str], contracts: Mapping[str, SlotContract]
+) -> Target | None:
+    """Return the best target left. Ops that an accepted region hides come last: little is left to gain on them."""
+    hidden = {op for name in accepted for op in contracts[name].regions}
+    left = [target for target in planned if target.definition not in done]
+    return min(left, key=lambda target: target.definition in hidden, default=None)

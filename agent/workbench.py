@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kernelwright.agent.captures import Captured, read_captures
 from kernelwright.agent.compose import Accepted, compose
 from kernelwright.agent.events import ProblemPosed, ProfileTaken, TargetsRanked
 from kernelwright.agent.observe import measure_engine, profile_engine
 from kernelwright.agent.pose import pose, write_problem
 from kernelwright.agent.regions import add_regions
-from kernelwright.agent.schedule import plan_targets
+from kernelwright.agent.schedule import next_target, plan_targets
 from kernelwright.agent.session import Session
 from kernelwright.agent.solve import solve
 from kernelwright.agent.traffic import bytes_per_token
@@ -25,6 +24,13 @@ from kernelwright.profiles.profile import Ceilings, Profile
 from kernelwright.profiles.target import Target
 from kernelwright.sandbox.verdict import Verdict
 
+if TYPE_CHECKING:
+    from kernelwright.engine.capture import CapturedWorkload
+
+LEAST_SECONDS = 50.0
+"""A problem gets at least this: one search and a confirm take about as long."""
+MOST_OF_THE_REST = 0.25
+"""A problem gets at most this share of what is left for solving."""
 SHORT_MINUTES = 8
 """Sessions below this observe the engine with fewer requests."""
 MAX_MODEL_LEN = 2048
@@ -78,7 +84,7 @@ class Workbench:
     # The steps. Each returns what the ledger keeps.
 
     def measure_incumbent(self) -> dict[str, Any]:
-        repeats = 3 if self.session.options.minutes >= SHORT_MINUTES else 1
+        repeats = 1 if self._is_short else 2
         return measure_engine(self.engine(), repeats, self.session.options.seed)
 
     def take_profile(self) -> dict[str, Any]:
@@ -88,21 +94,21 @@ class Workbench:
         session.progress("profile", 0, 2, "measuring what this machine can reach")
         ceilings: Ceilings = measure_ceilings(session.options.threads, session.options.model.stat().st_size)
         session.progress("profile", 1, 2, "serving the mix under the profiler")
-        mix, capped = self._mix()
-        profile = profile_engine(self.engine(), self.slots, mix, ceilings, capped, session.options.seed)
+        mix, cap = self._mix(24)
+        profile = profile_engine(self.engine(), self.slots, mix, ceilings, cap, session.options.seed)
         session.emit(ProfileTaken())
         return profile.model_dump(mode="json")
 
     def capture(self) -> dict[str, Any]:
-        from kernelwright.agent.captures import capture_apart
+        from kernelwright.engine.capture import capture_apart
 
         self.stop_engine()  # two engines on the same cores would only wait for each other
-        mix, capped = self._mix()
+        mix, _ = self._mix(12)
         options = self.session.options
         captured = capture_apart(
-            options.model, mix, self.session.folder / "captures", limit=1 if capped else 2, seed=options.seed
+            options.model, mix, self.session.folder / "captures", limit=1 if self._is_short else 2, seed=options.seed
         )
-        return {"captured": captured}
+        return {"captured": {name: len(items) for name, items in captured.items()}}
 
     def rank(self) -> dict[str, Any]:
         from kernelwright.profiles.rank import rank_targets
@@ -116,20 +122,16 @@ class Workbench:
 
     def worklist(self, targets: list[dict[str, Any]]) -> Iterator[tuple[Target, float]]:
         """Yield what to work on and for how many seconds, until the budget ends; decided anew after each."""
-        options = self.session.options
-        planned = plan_targets(
-            [Target.model_validate(t) for t in targets], options.only, self.slots.definitions(), self.slots.contracts()
-        )
-        for position, target in enumerate(planned):
-            done = self.session.ledger.step_result(f"solve:{target.definition}") is not None
-            if done:
-                continue
-            if self.session.budget.exhausted() is not None:
+        session, contracts = self.session, self.slots.contracts()
+        ranked = [Target.model_validate(t) for t in targets]
+        planned = plan_targets(ranked, session.options.only, self.slots.definitions())
+        done = {t.definition for t in planned if session.ledger.step_result(f"solve:{t.definition}") is not None}
+        while (target := next_target(planned, done, self.accepted(), contracts)) is not None:
+            left = session.budget.solve_left_s
+            if session.budget.exhausted() is not None or (done and left < LEAST_SECONDS):
                 return
-            rest = planned[position:]
-            weight = target.share / max(sum(t.share for t in rest), 1e-9)
-            fair = self.session.budget.solve_left_s * max(weight, 1.0 / (2 * len(rest)))
-            yield target, min(fair, self.session.budget.solve_left_s)
+            yield target, min(left, max(LEAST_SECONDS, left * MOST_OF_THE_REST))
+            done.add(target.definition)
 
     def solve(self, target: Target, seconds: float) -> dict[str, Any]:
         from kernelwright.agent.proposers import make_proposers
@@ -180,13 +182,18 @@ class Workbench:
             "bytes_per_token": bytes_per_token(self.slots, chosen, accepted),
         }
 
-    def _mix(self) -> tuple[Mix, int | None]:
-        """Return the shipped mix and a cap on its answers; a short session takes four requests of 8 tokens."""
-        mix = read_mix("chat")
-        if self.session.options.minutes >= SHORT_MINUTES:
-            return mix, None
-        short = tuple(r.model_copy(update={"max_tokens": min(r.max_tokens, 8)}) for r in mix.requests[:4])
-        return mix.model_copy(update={"requests": short}), 8
+    def _mix(self, most_tokens: int) -> tuple[Mix, int]:
+        """Return the shipped mix, its answers capped at `most_tokens`, and the cap; less of both in a short session."""
+        mix, cap = read_mix("chat"), most_tokens
+        requests = mix.requests
+        if self._is_short:
+            requests, cap = requests[:4], min(cap, 8)
+        capped = tuple(r.model_copy(update={"max_tokens": min(r.max_tokens, cap)}) for r in requests)
+        return mix.model_copy(update={"requests": capped}), cap
+
+    @property
+    def _is_short(self) -> bool:
+        return self.session.options.minutes < SHORT_MINUTES
 
     # What earlier steps left in the ledger.
 
@@ -197,7 +204,9 @@ class Workbench:
         ranked = self.session.ledger.step_result("rank") or {"targets": []}
         return [Target.model_validate(t) for t in ranked["targets"]]
 
-    def captured(self, definition: str) -> list[Captured]:
+    def captured(self, definition: str) -> list[CapturedWorkload]:
+        from kernelwright.engine.capture import read_captures
+
         return read_captures(self.session.folder / "captures").get(definition, [])
 
     def accepted(self) -> dict[str, Accepted]:

@@ -12,7 +12,7 @@ from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_deco
 from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.tokenizer import build_tokenizer
 
-DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 4096, 4096
+DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 1024, 4096
 LAUNCHES = 3
 MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
 PREFILL_FIRST = 2
