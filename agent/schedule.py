@@ -30,9 +30,21 @@ def plan_targets(
 
 
 def next_target(
-    planned: Sequence[Target], done: Collection[str], accepted: Collection[str], contracts: Mapping[str, SlotContract]
+    planned: Sequence[Target],
+    done: Collection[str],
+    accepted: Collection[str],
+    contracts: Mapping[str, SlotContract],
+    uses: Mapping[str, int],
 ) -> Target | None:
-    """Return the best target left. Ops that an accepted region hides come last: little is left to gain on them."""
-    hidden = {op for name in accepted for op in contracts[name].regions}
-    left = [target for target in planned if target.definition not in done]
-    return min(left, key=lambda target: target.definition in hidden, default=None)
+    """Return the target with most left to gain; None when all are done.
+
+    `uses` counts the slots of one forward pass by definition. Slots inside an accepted region have no more to gain:
+    an op keeps the gain of its other uses, and comes last when it has none.
+    """
+
+    def rest(target: Target) -> tuple[float, float]:
+        hidden = sum(uses[region] for region in accepted if target.definition in contracts[region].regions)
+        saved = 1.0 - 1.0 / target.ceiling
+        return saved * (uses[target.definition] - hidden) / uses[target.definition], saved
+
+    return max((t for t in planned if t.definition not in done), key=rest, default=None)

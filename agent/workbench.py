@@ -123,10 +123,11 @@ class Workbench:
     def worklist(self, targets: list[dict[str, Any]]) -> Iterator[tuple[Target, float]]:
         """Yield what to work on and for how many seconds, until the budget ends; decided anew after each."""
         session, contracts = self.session, self.slots.contracts()
+        uses = {name: self.slots.num_uses(name) for name in contracts}
         ranked = [Target.model_validate(t) for t in targets]
         planned = plan_targets(ranked, session.options.only, self.slots.definitions())
         done = {t.definition for t in planned if session.ledger.step_result(f"solve:{t.definition}") is not None}
-        while (target := next_target(planned, done, self.accepted(), contracts)) is not None:
+        while (target := next_target(planned, done, self.accepted(), contracts, uses)) is not None:
             left = session.budget.solve_left_s
             if session.budget.exhausted() is not None or (done and left < LEAST_SECONDS):
                 return
