@@ -33,7 +33,7 @@ def assemble_report(ledger: Ledger) -> dict[str, Any]:
         "left_out": (result.get("compose") or {}).get("left_out", {}),
         "incumbent": result.get("incumbent"),
         "gate": measured.get("gate"),
-        "engine": measured.get("engine"),
+        "engine": {**measured["engine"], "compiled": result.get("control")} if gate else None,
         "fidelity": measured.get("fidelity"),
         "kl_histogram": measured.get("kl_histogram"),
         "memory": measured.get("memory"),

@@ -43,6 +43,7 @@ def walk(session: Session, bench: Workbench) -> None:
     step("incumbent", bench.measure_incumbent)
     step("profile", bench.take_profile)
     step("capture", bench.capture)
+    step("control", bench.measure_control)
     targets = step("rank", bench.rank)["targets"]
     for target, seconds in bench.worklist(targets):
         step(f"solve:{target.definition}", lambda t=target, s=seconds: bench.solve(t, s), seconds)  # type: ignore[misc]

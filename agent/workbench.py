@@ -26,6 +26,7 @@ from kernelwright.sandbox.verdict import Verdict
 
 if TYPE_CHECKING:
     from kernelwright.engine.capture import CapturedWorkload
+    from kernelwright.engine.server import ServeOptions
 
 LEAST_SECONDS = 50.0
 """A problem gets at least this: one search and a confirm take about as long."""
@@ -60,19 +61,23 @@ class Workbench:
         """Return a client of the running incumbent, started on first use."""
         if self._server is None:
             from kernelwright.engine.client import ServerProcess
-            from kernelwright.engine.server import ServeOptions
 
-            options = ServeOptions(
-                model=self.session.options.model,
-                port=0,
-                threads=self.session.options.threads,
-                max_model_len=MAX_MODEL_LEN,
-                profile_dir=self.session.folder / "traces",
-                no_packs=True,
-            )
-            self._server = ServerProcess.start(options, log=self.session.folder / "incumbent.log")
+            self._server = ServerProcess.start(self.serve_options(), log=self.session.folder / "incumbent.log")
             self._server.wait_until_healthy()
         return self._server.client()
+
+    def serve_options(self) -> ServeOptions:
+        """Return how the session serves the incumbent."""
+        from kernelwright.engine.server import ServeOptions
+
+        return ServeOptions(
+            model=self.session.options.model,
+            port=0,
+            threads=self.session.options.threads,
+            max_model_len=MAX_MODEL_LEN,
+            profile_dir=self.session.folder / "traces",
+            no_packs=True,
+        )
 
     def stop_engine(self) -> None:
         """Stop the incumbent, so that nothing runs beside the gate's own engines; it starts again when needed."""
@@ -86,6 +91,14 @@ class Workbench:
     def measure_incumbent(self) -> dict[str, Any]:
         repeats = 1 if self._is_short else 2
         return measure_engine(self.engine(), repeats, self.session.options.seed)
+
+    def measure_control(self) -> dict[str, Any]:
+        from kernelwright.agent.control import measure_compiled
+
+        if self._is_short:
+            return {"decode_tok_s": None, "n": 0, "reason": "not measured in a short session"}
+        self.stop_engine()
+        return measure_compiled(self.serve_options(), 1, self.session.options.seed)
 
     def take_profile(self) -> dict[str, Any]:
         from kernelwright.profiles.ceilings import measure_ceilings
