@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 # Shares of the session's wall time. Solving takes what the others leave; a phase that ends early gives its rest back.
-GATE_SHARE = 0.44
+GATE_SHARE = 0.42
 REPORT_SECONDS = 6.0
 
 

@@ -56,6 +56,7 @@ def commit_stack(session: Session, bench: Workbench, stack: dict[str, Any], gate
     """Commit the pack on a branch of the user's repository (or a new one) and return the Patch as JSON."""
     from kernelwright.engine.bundle import write_bundle
     from kernelwright.engine.gate import GateResult
+    from kernelwright.engine.pack import keep_kernels
     from kernelwright.engine.patch import commit_pack
 
     result, accepted = GateResult.model_validate(gate["result"]), bench.accepted()
@@ -68,6 +69,9 @@ def commit_stack(session: Session, bench: Workbench, stack: dict[str, Any], gate
         notes[digest_of(kernel.candidate)] = f"{len(judged)} verdicts were taken on this definition."
     evidence = session.folder / "evidence"
     write_bundle(evidence, records)
+    idle = set(result.idle)
+    live = [digest_of(accepted[name].candidate) for name in stack["chosen"]]
+    keep_kernels(session.folder / "pack", [digest for digest in live if digest not in idle])
     patch = commit_pack(
         session.options.repo,
         session.folder,

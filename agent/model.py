@@ -16,7 +16,7 @@ from kernelwright.kernels.candidate import AxisRange, Candidate, Isa, SourceFile
 from kernelwright.kernels.problem import Problem
 from kernelwright.profiles.target import Target
 
-ANSWER_TOKENS = 320
+ANSWER_TOKENS = 224
 
 
 class Model:

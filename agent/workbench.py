@@ -32,6 +32,8 @@ LEAST_SECONDS = 50.0
 """A problem gets at least this: one search and a confirm take about as long."""
 MOST_OF_THE_REST = 0.25
 """A problem gets at most this share of what is left for solving."""
+FLOORS = 2
+"""Problems on which the incumbent is timed against itself."""
 SHORT_MINUTES = 8
 """Sessions below this observe the engine with fewer requests."""
 MAX_MODEL_LEN = 2048
@@ -47,6 +49,7 @@ class Workbench:
         self.session = session
         self.slots = ModelSlots(session.options.model, MAX_MODEL_LEN)
         self._server: Any = None
+        self._floors: list[float] = []
         self._proposers: Any = None
 
     def __enter__(self) -> Workbench:
@@ -181,9 +184,14 @@ class Workbench:
             threads=options.threads,
             cache_dir=session.folder / "cache",
             ceilings=self.profile().ceilings,
+            # calibrated on the first two problems; after that the larger of the two stands for this host today
+            floor=max(self._floors) if len(self._floors) >= FLOORS else None,
             on_progress=say,
         ) as bench:
-            return solve(session, bench, problem, target, self._proposers, seconds)
+            result = solve(session, bench, problem, target, self._proposers, seconds)
+            if bench.floor is not None:
+                self._floors.append(bench.floor)
+            return result
 
     def compose(self) -> dict[str, Any]:
         contracts = self.slots.contracts()

@@ -34,7 +34,7 @@ def check_kernel(kernel: Kernel, definition: Definition, contract: SlotContract,
     generator = torch.Generator().manual_seed(0)
     axis = contract.token_axis
     cap = most["decode" if axis == "B" else "prefill"]
-    claimed = kernel.candidate.ranges.get(axis, AxisRange(low=1, high=cap))
+    claimed = kernel.ranges.get(axis, AxisRange(low=1, high=cap))
     low, high = max(1, claimed.low), min(claimed.high, cap)
     for tokens in sorted({low, high}) if low <= high else ():
         axes = _axes(definition, axis, tokens, kernel)
@@ -52,8 +52,8 @@ def _axes(definition: Definition, token_axis: str, tokens: int, kernel: Kernel) 
     """Return small values of all varying axes that fit together, inside the kernel's ranges where it names them."""
     batch = tokens if token_axis == "B" else 1
     blocks = max(2, -(-tokens // 16)) if token_axis == "T" else 3
-    if "MB" in kernel.candidate.ranges:
-        blocks = max(blocks, kernel.candidate.ranges["MB"].low)
+    if "MB" in kernel.ranges:
+        blocks = max(blocks, kernel.ranges["MB"].low)
     values = {"B": batch, "B1": batch + 1, "MB": blocks, "P": POSITIONS, token_axis: tokens}
     values["PAGES"] = max(values["B"] * blocks, -(-tokens // 16)) + 1
     values["P"] = max(POSITIONS, tokens, blocks * 16)

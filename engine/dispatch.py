@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel
 
 from kernelwright.engine.llama import ATTENTION_OPS, HEAD_OPS, MLP_OPS, Call, LayerCalls, LlamaWeights
-from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.candidate import AxisRange, Candidate
 from kernelwright.kernels.definition import Definition, SlotContract
 from kernelwright.kernels.load import BoundSlot, Implementation, load_implementation
 from kernelwright.kernels.registry import op_of
@@ -35,6 +35,8 @@ class LoadedKernel:
 
     candidate: Candidate
     binary: Path | None = None
+    ranges: dict[str, AxisRange] | None = None
+    """Ranges proven by the judge, by axis; None = those the candidate claims."""
 
 
 class KernelState(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
@@ -80,6 +82,11 @@ class Kernel:
     digest: str
     binary: str | None
     failure: str = ""
+    ranges: dict[str, AxisRange] = field(default_factory=dict)
+
+    def covers(self, axes: dict[str, int]) -> bool:
+        """Return whether every axis value lies in the proven ranges."""
+        return all(r.low <= axes[axis] <= r.high for axis, r in self.ranges.items() if axis in axes)
 
 
 @dataclass(slots=True)
@@ -133,6 +140,7 @@ class Dispatch:
     def add(self, loaded: LoadedKernel) -> None:
         """Load a pack kernel and bind it in every layer that has its slot; one that does not load is kept as failed."""
         kernel = Kernel(loaded.candidate, None, digest_of(loaded.candidate), None)
+        kernel.ranges = loaded.candidate.ranges if loaded.ranges is None else loaded.ranges
         self.kernels.setdefault(loaded.candidate.definition, []).append(kernel)
         definition = self._by_name.get(loaded.candidate.definition)
         if definition is None:
@@ -204,7 +212,7 @@ class Dispatch:
 
     def _extra_key(self, num_seqs: int, blocks: int) -> tuple[int, ...]:
         # beyond (phase, tokens) a plan depends on these only where a kernel's proven range names them
-        named = {axis for kernels in self.kernels.values() for kernel in kernels for axis in kernel.candidate.ranges}
+        named = {axis for kernels in self.kernels.values() for kernel in kernels for axis in kernel.ranges}
         return tuple(v for names, v in (({"B", "B1"}, num_seqs), ({"MB"}, blocks)) if names & named)
 
     def _build(self, phase: Phase, tokens: int, rows: int, num_seqs: int, blocks: int) -> Plan:
@@ -260,7 +268,7 @@ class Dispatch:
         if name in self.disabled:
             return _Choice(None, "disabled")
         sound = [kernel for kernel in kernels if not kernel.failure]
-        covering = next((kernel for kernel in sound if kernel.candidate.covers(axes)), None)
+        covering = next((kernel for kernel in sound if kernel.covers(axes)), None)
         return _Choice(covering, "" if covering else "out of range" if sound else "failed")
 
     def _bind(self, layer: int, slot: str, kernel: Kernel | None) -> BoundSlot:

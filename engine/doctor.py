@@ -102,10 +102,10 @@ def _namespace_remedy() -> str:
 
 
 def _processor() -> Iterator[Finding]:
-    from kernelwright.kernels.isa import cpu_name, host_isa
+    from kernelwright.kernels.isa import cpu_name, detect_isa
 
     cores = len(os.sched_getaffinity(0))
-    yield Finding(name="processor", state="note", detail=f"{cpu_name()}, {cores} cores, {host_isa()}", needed=False)
+    yield Finding(name="processor", state="note", detail=f"{cpu_name()}, {cores} cores, {detect_isa()}", needed=False)
 
 
 def _memory() -> Iterator[Finding]:

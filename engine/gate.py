@@ -87,7 +87,6 @@ def run_gate(
     threads: int | None = None,
     cache_dir: Path | None = None,
     cage: str = "bubblewrap",
-    prefill_tokens: int = 4096,
     leave_one_out: bool = True,
     on_progress: Progress = lambda done, total, text: None,
 ) -> GateResult:
@@ -100,7 +99,7 @@ def run_gate(
     """
     started = time.monotonic()
     arm = _prepare(model, pack_dir, threads, cache_dir or kernel_cache(), cage)
-    plan = plan_gate(model, prefill_tokens)
+    plan = plan_gate(model, budget_s)
     gate = _Gate(arm, plan, on_progress, started + budget_s)
     with contextlib.ExitStack() as stack:
         engines = gate.start(stack)
@@ -221,7 +220,8 @@ def judge_speed(decode: EngineComparison, prefill: EngineComparison) -> list[tup
     """Return (state, reason) of each speed rule that is broken.
 
     The one that is to gain must beat 1 + max(1 %, this host's floor); the other must not be slower: its interval must
-    not lie below 0.97, and an interval that only reaches below is a case for review.
+    not lie below 0.97, and an interval that reaches below what the incumbent against itself shows in this very run
+    (1 - floor) is a case for review.
     """
     found = []
     gains = [c for c in (decode, prefill) if c.low > 1 + max(LEAST_GAIN, c.floor)]
@@ -230,7 +230,7 @@ def judge_speed(decode: EngineComparison, prefill: EngineComparison) -> list[tup
     for comparison in (decode, prefill):
         if comparison.high < NOT_SLOWER:
             found.append(("refuse", f"{comparison.kind} is slower: {_ratio(comparison)}"))
-        elif comparison.low < NOT_SLOWER:
+        elif comparison.low < min(NOT_SLOWER, 1 - comparison.floor):
             found.append(("review", f"{comparison.kind} may be slower: {_ratio(comparison)}"))
     return found
 

@@ -12,7 +12,10 @@ from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_deco
 from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.tokenizer import build_tokenizer
 
-DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 1024, 4096
+DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 512, 1024, 2048
+"""Forced tokens at the least; a gate with ROOMY_S seconds or more takes the longer runs."""
+ROOMY_S = 600.0
+ROOMY_DECODE, ROOMY_BATCHED, ROOMY_PREFILL = 1024, 4096, 16384
 LAUNCHES = 3
 MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
 PREFILL_FIRST = 2
@@ -65,7 +68,9 @@ class GatePlan:
         return rounds
 
 
-def plan_gate(model: Path, prefill_tokens: int = PREFILL_TOKENS) -> GatePlan:
+def plan_gate(model: Path, budget_s: float) -> GatePlan:
     """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_metadata` does."""
-    tokenizer = build_tokenizer(read_metadata(model))
-    return GatePlan(Library(tokenizer.encode), prefill_tokens=prefill_tokens)
+    library = Library(build_tokenizer(read_metadata(model)).encode)
+    if budget_s < ROOMY_S:
+        return GatePlan(library)
+    return GatePlan(library, ROOMY_DECODE, ROOMY_BATCHED, ROOMY_PREFILL)

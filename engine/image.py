@@ -100,7 +100,7 @@ def connect() -> Docker | None:
     import requests
 
     try:
-        client: Docker = docker.DockerClient.from_env(timeout=600)  # type: ignore[no-untyped-call]
+        client: Docker = docker.DockerClient.from_env(timeout=600)  # type: ignore[no-untyped-call, attr-defined]
         client.ping()
     except (docker.errors.DockerException, requests.RequestException, OSError):
         return None

@@ -65,7 +65,7 @@ def load_pack(
         if built.state != "as_judged":
             say(f"{built.kernel.entry.folder} {built.state}: {built.reason}")
         if built.state != "skipped":
-            loaded.append(LoadedKernel(built.kernel.candidate, built.binary))
+            loaded.append(LoadedKernel(built.kernel.candidate, built.binary, built.kernel.entry.ranges))
     return loaded
 
 

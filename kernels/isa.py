@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from typing import cast
+
+from kernelwright.kernels.candidate import Isa
 
 LEVELS: dict[str, frozenset[str]] = {
     "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
@@ -46,10 +49,10 @@ def levels_of(flags: frozenset[str]) -> tuple[str, ...]:
     return tuple(reached)
 
 
-def detect_isa() -> str:
+def detect_isa() -> Isa:
     """Return the best level of this host: `x86-64-v4`, `-v3`, `-v2`, `armv8.2`, or `any` for none of them."""
     levels = levels_of(read_flags())
-    return levels[0] if levels else "any"
+    return cast(Isa, levels[0]) if levels else "any"
 
 
 def supports(isa: str) -> bool:

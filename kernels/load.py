@@ -72,7 +72,7 @@ class Implementation:
 def load_implementation(
     candidate: Candidate, binary: Path | None, definition: Definition, contract: SlotContract, compiled: bool = False
 ) -> Implementation:
-    """Load `candidate`; `binary` is its shared object, None for python. `compiled`: through torch.compile (python only).
+    """Load `candidate`; `binary` is its shared object, None for python. `compiled`: by torch.compile (python only).
 
     Raises BrokenInput when definition, binary or symbols do not belong together, and EnvironmentLacks when this host
     does not have the candidate's instruction set level (checked before anything is loaded).

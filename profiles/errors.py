@@ -1,10 +1,10 @@
 """Errors a user can answer. Each carries what to do and the exit code of the command line.
 
-    KernelwrightError            1
-    ├─ WrongUse                  2   arguments that make no sense
-    ├─ EnvironmentLacks          3   something this machine does not have
-    ├─ BrokenInput               4   a file that cannot be read as what it should be
-    └─ Interrupted               5   stopped from outside; `--resume` goes on
+KernelwrightError            1
+├─ WrongUse                  2   arguments that make no sense
+├─ EnvironmentLacks          3   something this machine does not have
+├─ BrokenInput               4   a file that cannot be read as what it should be
+└─ Interrupted               5   stopped from outside; `--resume` goes on
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,8 @@ from kernelwright.sandbox.stats import Interval, Launch
 from kernelwright.sandbox.supervisor import RunnerFailed
 from kernelwright.sandbox.verdict import Comparison, Evaluation, Outcome, Status, Verdict
 
-LAST_LEVEL_CACHE_BYTES = 32 << 20
+CACHES_TO_FILL = 4
+"""A ring this many times the last-level cache streams from memory; a smaller one may be served from cache in part."""
 FAILURE: dict[str, tuple[str, Status]] = {
     "crashed": ("it crashed", "RUNTIME_ERROR"),
     "hung": ("it did not finish in time", "TIMEOUT"),
@@ -84,11 +86,18 @@ class Ruling:
         if ceilings is None or self.comparison is None:
             return
         cost = op_of(problem.definition).cost(problem.definition, dict(problem.timed_axes))
-        beyond_cache = cost.bytes * ring > LAST_LEVEL_CACHE_BYTES
-        peak = ceilings.dram_bytes_per_s if beyond_cache else ceilings.cache_bytes_per_s
-        least_us = max(cost.bytes / max(peak, ceilings.dram_bytes_per_s), cost.flops / ceilings.fp32_flops_per_s) * 1e6
+        peak = max(ceilings.cache_bytes_per_s, ceilings.dram_bytes_per_s)
+        if cost.bytes * ring > CACHES_TO_FILL * last_level_cache_bytes():
+            peak = ceilings.dram_bytes_per_s
+        least_us = max(cost.bytes / peak, cost.flops / ceilings.fp32_flops_per_s) * 1e6
         if self.comparison.candidate_us < 0.95 * least_us:
             self.settle("suspect", "faster than this machine can move the data or do the work")
+
+
+def last_level_cache_bytes() -> int:
+    """Return the size of this machine's last-level cache; 32 MiB where it does not say."""
+    names = ("SC_LEVEL3_CACHE_SIZE", "SC_LEVEL2_CACHE_SIZE")
+    return next((size for n in names if n in os.sysconf_names and (size := os.sysconf(n)) > 0), 32 << 20)
 
 
 def write_verdict(problem: Problem, ruling: Ruling, controls: Controls) -> Verdict:

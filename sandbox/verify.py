@@ -57,7 +57,8 @@ class Bench:
 
     `weights`: one {name: tensor} per layer, as stored (the ring a timed batch walks). `cage`: 'bubblewrap' (L3) or
     'process' (L1, never accepted). `threads`: the engine's thread count. `ceilings`: what this machine reaches, to tell
-    a miracle from a win. Raises EnvironmentLacks where the cage or compiler is missing.
+    a miracle from a win. `floor`: the host's A/A floor where it is known; None calibrates it when needed. Raises
+    EnvironmentLacks where the cage or compiler is missing.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Bench:
         cage: str = "bubblewrap", threads: int, cache_dir: Path, ceilings: Ceilings | None = None,
         env: Mapping[str, str] | None = None, on_progress: Callable[[str], None] | None = None,
         controls: Controls = ALL_ON, call_timeout_s: float = 20.0,
+        floor: float | None = None,
     ) -> None:  # fmt: skip
         if not weights:
             raise WrongUse(
@@ -74,7 +76,7 @@ class Bench:
         self._cache, self._ceilings, self._controls = cache_dir, ceilings, controls
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)
-        self._floor: float | None = None
+        self._floor: float | None = floor
         whole, self._sets = _add_drawn_weights(problem, weights)
         self._box = WeightBox(whole)
         self._setup = TrialSetup(
@@ -87,6 +89,11 @@ class Bench:
         )  # fmt: skip
         self._incumbent: Arm | None = None
         self._runners.prepare(2)
+
+    @property
+    def floor(self) -> float | None:
+        """The host's A/A floor as given or calibrated; None before the first comparison."""
+        return self._floor
 
     def calibrate(self, pairs: int = CALIBRATE_PAIRS) -> float:
         """Time the incumbent against itself in two cages; return and keep this host's A/A floor (0.01 = 1 %)."""

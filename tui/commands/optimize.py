@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, help="GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
     parser.add_argument("--minutes", type=float, default=15.0, help="wall time of the session (default 15)")
     parser.add_argument("--attempts", type=int, default=500, help="candidates judged at most")
-    parser.add_argument("--tokens", type=int, help="tokens the model may write at most (default 24 a minute)")
+    parser.add_argument("--tokens", type=int, help="tokens the model may write at most (default 16 a minute)")
     parser.add_argument(
         "--brain",
         action="append",
@@ -69,7 +69,7 @@ def _options(args: argparse.Namespace) -> OptimizeOptions:
         repo=args.repo.absolute() if args.repo else None,
         minutes=args.minutes,
         max_attempts=args.attempts,
-        max_tokens=int(24 * args.minutes) if args.tokens is None else args.tokens,
+        max_tokens=int(16 * args.minutes) if args.tokens is None else args.tokens,
         brains=tuple(args.brain or ("templates", "self")),
         only=tuple(args.only),
         cage=args.cage,

@@ -55,17 +55,16 @@ def _show_trace(args: argparse.Namespace) -> int:
     from kernelwright.profiles.trace import read_trace
 
     found = attribute(read_trace(args.file))
-    rows = [
-        {"definition": name, "phase": phase, "tokens": tokens, "calls": slot.calls, "self_ns": slot.self_ns}
-        for (name, phase, tokens), slot in sorted(found.slots.items(), key=lambda item: -item[1].self_ns)
-    ]
-    total = {"busy_ns": found.busy_ns, "unattributed_ns": found.unattributed_ns}
+    found_slots = sorted(found.slots.items(), key=lambda item: -item[1].self_ns)
     if args.json:
-        print(json.dumps({**total, "slots": rows}))
+        rows = [
+            {"definition": name, "phase": phase, "tokens": tokens, "calls": slot.calls, "self_ns": slot.self_ns}
+            for (name, phase, tokens), slot in found_slots
+        ]
+        print(json.dumps({"busy_ns": found.busy_ns, "unattributed_ns": found.unattributed_ns, "slots": rows}))
         return 0
-    for row in rows:
-        share, milliseconds = 100 * row["self_ns"] / max(found.busy_ns, 1), row["self_ns"] / 1e6
-        where = f"{row['phase']:<7} T={row['tokens']:<5} {row['definition']}"
-        print(f"{share:5.1f} %  {milliseconds:10.3f} ms  {row['calls']:>6}x  {where}")
+    for (name, phase, tokens), slot in found_slots:
+        share = 100 * slot.self_ns / max(found.busy_ns, 1)
+        print(f"{share:5.1f} %  {slot.self_ns / 1e6:10.3f} ms  {slot.calls:>6}x  {phase:<7} T={tokens:<5} {name}")
     print(f"{100 * found.unattributed_ns / max(found.busy_ns, 1):5.1f} %  outside every slot")
     return 0
