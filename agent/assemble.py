@@ -32,7 +32,7 @@ def assemble_report(ledger: Ledger) -> dict[str, Any]:
         "accepted": _accepted(ledger, result, attempts, measured.get("hits", {})),
         "left_out": (result.get("compose") or {}).get("left_out", {}),
         "incumbent": result.get("incumbent"),
-        "gate": measured.get("gate"),
+        "gate": measured.get("gate") or _no_gate(result.get("compose")),
         "engine": {**measured["engine"], "compiled": result.get("control")} if gate else None,
         "fidelity": measured.get("fidelity"),
         "kl_histogram": measured.get("kl_histogram"),
@@ -123,6 +123,13 @@ def _accepted(
             }
         )
     return rows
+
+
+def _no_gate(stack: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return why accepted kernels were not gated; None when there were none or the session did not come that far."""
+    if not stack or not stack["gate_lacks"] or not stack["chosen"]:
+        return None
+    return {"passed": None, "state": "not run", "reason": stack["gate_lacks"]}
 
 
 def _seconds(ledger: Ledger) -> dict[str, float]:

@@ -44,6 +44,19 @@ class Budget:
         """Seconds left for solving, the gate and the report kept back."""
         return max(0.0, self.left_s - self.gate_s - REPORT_SECONDS)
 
+    def lacks_for_gate(self, incumbent_tok_s: float) -> str | None:
+        """Return why the gate cannot be run in the time left, in words; None when it can.
+
+        The gate's least is mostly tokens decoded by the incumbent, about 2,500 at batch 1 with all that goes around
+        them, and a minute of starting engines.
+        """
+        needed = 60.0 + 2500.0 / max(incumbent_tok_s, 0.1)
+        if self.left_s >= 0.8 * needed:
+            return None
+        return (
+            f"the gate takes about {needed:.0f} s on this machine, {self.left_s:.0f} s were left: give it more minutes"
+        )
+
     def exhausted(self) -> str | None:
         """Return which budget has run out, in words; None while all last."""
         if self.solve_left_s <= 0:

@@ -49,7 +49,7 @@ def walk(session: Session, bench: Workbench) -> None:
         step(f"solve:{target.definition}", lambda t=target, s=seconds: bench.solve(t, s), seconds)  # type: ignore[misc]
     bench.stop_engine()
     stack = step("compose", bench.compose)
-    if stack["chosen"]:
+    if stack["chosen"] and not stack["gate_lacks"]:
         gate = step("gate", lambda: gate_stack(session, bench, stack), session.budget.gate_s)
         if gate["passed"]:
             step("commit", lambda: commit_stack(session, bench, stack, gate))

@@ -201,6 +201,7 @@ class Workbench:
         return {
             "chosen": chosen,
             "left_out": left_out,
+            "gate_lacks": self.session.budget.lacks_for_gate(self._incumbent_tok_s()),
             "bytes_per_token": bytes_per_token(self.slots, chosen, accepted),
         }
 
@@ -230,6 +231,9 @@ class Workbench:
         from kernelwright.engine.capture import read_captures
 
         return read_captures(self.session.folder / "captures").get(definition, [])
+
+    def _incumbent_tok_s(self) -> float:
+        return float((self.session.ledger.step_result("incumbent") or {}).get("decode_tok_s", 10.0))
 
     def accepted(self) -> dict[str, Accepted]:
         """Return the accepted kernels by definition, in the order in which they were solved."""

@@ -102,5 +102,7 @@ def summary(report: dict[str, Any]) -> str:
                 f"         mean KLD {fidelity['mean_kld']:.1e} (null {fidelity['null_kld']:.1e}), "
                 f"top-1 {100 * fidelity['top1']:.3f} %"
             )
+    if (report.get("gate") or {}).get("reason"):
+        lines.append(f"gate     {report['gate']['state']}: {report['gate']['reason']}")
     lines += [f"{name:<8} {report[name]}" for name in ("branch", "commit", "report") if report.get(name)]
     return "\n".join(lines)
