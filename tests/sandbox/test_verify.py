@@ -9,7 +9,8 @@ import pytest
 
 from kernelwright.profiles.errors import WrongUse
 from kernelwright.sandbox.controls import Controls
-from kernelwright.sandbox.verify import Bench
+from kernelwright.sandbox.stats import Launch
+from kernelwright.sandbox.verify import Bench, is_narrow_win
 from tests.sandbox.posed import load_evil, open_bench, pose, require_cage
 
 pytestmark = pytest.mark.cage
@@ -130,3 +131,12 @@ def test_a_range_that_misses_the_timed_shape_is_invalid(bench: Bench) -> None:
     honest = load_evil("honest.cpp", bench.problem)
     narrow = type(honest).model_validate({**honest.model_dump(), "ranges": {"T": {"low": 1, "high": 1}}})
     assert bench.search(narrow).outcome == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("candidate", "narrow"), [((1.0, 1.02), False), ((0.8, 0.81), True), ((0.3, 0.31), False), ((1.4, 1.5), False)]
+)
+def test_only_a_small_win_is_launched_again(candidate: tuple[float, float], narrow: bool) -> None:
+    launch = Launch(incumbent=(1.0,) * 16, candidate=candidate * 8)
+    assert is_narrow_win([launch]) is narrow
+    assert not is_narrow_win([])
