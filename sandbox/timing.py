@@ -33,6 +33,7 @@ SETTLE_S = 0.002
 """Before each batch: threads of the batch before it stop spinning."""
 WATCH_S = 0.05
 REPEATS = 3
+DOUBTS = 3
 PROBES = 6
 LARGE = 1 << 17
 """Elements above which an input is re-scaled rather than drawn anew for each batch."""
@@ -194,23 +195,30 @@ def _agree(expected: torch.Tensor, result: torch.Tensor, closely: bool) -> bool:
 def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeout_s: float) -> bool:
     """Return whether a full batch takes hardly longer than half of one: then work is skipped, shared or put off.
 
-    Least times of PROBES each; batches under 2 ms say nothing beside the cost of a doorbell. Raises RunnerFailed.
+    Least times of PROBES each, half and full in turn; what looks so is probed twice more before it is believed, as one
+    disturbance of the machine can make all halves slow. Batches under 2 ms say nothing beside the cost of a doorbell.
+    Raises RunnerFailed.
     """
-    calls, arm = exchange.calls, exchange.arm
+    calls = exchange.calls
     if len(calls) < 4:
         return False
-    least = []
-    for count in (len(calls) // 2, len(calls)):
-        arm.plan(calls[:count])
-        times = []
+    half = full = float("inf")
+    for _ in range(DOUBTS):
         for _ in range(PROBES):
-            for i, tensors in enumerate(draw()[:count]):
-                exchange.load(i, tensors, 1)
-            time.sleep(SETTLE_S)
-            times.append(arm.go(timeout_s))
-        least.append(min(times))
-    half, full = least
-    return full > 2e-3 and full < 1.25 * half
+            half = min(half, _probe(exchange, draw, len(calls) // 2, timeout_s))
+            full = min(full, _probe(exchange, draw, len(calls), timeout_s))
+        if full <= 2e-3 or full >= 1.25 * half:
+            return False
+    return True
+
+
+def _probe(exchange: Exchange, draw: Callable[[], list[Tensors]], count: int, timeout_s: float) -> float:
+    """Return the seconds of one batch of the first `count` calls on fresh inputs."""
+    exchange.arm.plan(exchange.calls[:count])
+    for i, tensors in enumerate(draw()[:count]):
+        exchange.load(i, tensors, 1)
+    time.sleep(SETTLE_S)
+    return exchange.arm.go(timeout_s)
 
 
 def find_busy_after_done(exchange: Exchange) -> bool:

@@ -1,0 +1,44 @@
+"""Whether time grows with the number of calls, on scripted times."""
+
+from __future__ import annotations
+
+from kernelwright.sandbox.timing import find_nonlinear
+
+
+class ScriptedExchange:
+    """Eight calls; `seconds(count, round)` is how long a batch of `count` calls takes."""
+
+    def __init__(self, seconds) -> None:  # type: ignore[no-untyped-def]
+        self.calls = [object()] * 8
+        self.arm = self
+        self._seconds, self._count, self.asked = seconds, 0, 0
+
+    def plan(self, calls: list[object]) -> None:
+        self._count = len(calls)
+
+    def load(self, index: int, tensors: object, poison: int) -> None:
+        pass
+
+    def go(self, timeout_s: float) -> float:
+        self.asked += 1
+        return self._seconds(self._count, self.asked)
+
+
+def judge(seconds) -> bool:  # type: ignore[no-untyped-def]
+    return find_nonlinear(ScriptedExchange(seconds), lambda: [{}] * 8, 1.0)  # type: ignore[arg-type]
+
+
+def test_time_that_grows_with_the_calls_is_fine() -> None:
+    assert not judge(lambda count, asked: 0.01 * count)
+
+
+def test_time_that_does_not_grow_is_found() -> None:
+    assert judge(lambda count, asked: 0.08)
+
+
+def test_one_disturbance_of_the_machine_is_not_held_against_a_candidate() -> None:
+    assert not judge(lambda count, asked: 0.01 * count + (0.1 if asked <= 12 else 0.0))
+
+
+def test_batches_too_short_to_tell_say_nothing() -> None:
+    assert not judge(lambda count, asked: 1e-4)
