@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 # Shares of the session's wall time. Solving takes what the others leave; a phase that ends early gives its rest back.
-GATE_SHARE = 0.42
+GATE_SHARE = 0.50
 REPORT_SECONDS = 6.0
 
 
@@ -47,10 +47,10 @@ class Budget:
     def lacks_for_gate(self, incumbent_tok_s: float) -> str | None:
         """Return why the gate cannot be run in the time left, in words; None when it can.
 
-        The gate's least is mostly tokens decoded by the incumbent, about 2,500 at batch 1 with all that goes around
+        The gate's least is mostly tokens decoded by the incumbent, about 3,500 at batch 1 with all that goes around
         them, and a minute of starting engines.
         """
-        needed = 60.0 + 2500.0 / max(incumbent_tok_s, 0.1)
+        needed = 60.0 + 3500.0 / max(incumbent_tok_s, 0.1)
         if self.left_s >= 0.8 * needed:
             return None
         return (
