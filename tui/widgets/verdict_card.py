@@ -7,7 +7,7 @@ from rich.text import Text
 from textual import events
 from textual.widget import Widget
 
-from kernelwright.sandbox.verdict import Comparison
+from kernelwright.sandbox.verdict import Comparison, Verdict
 from kernelwright.tui.attempt_view import AttemptView
 from kernelwright.tui.palette import DIM, FAINT, OUTCOMES, TEXT, YELLOW
 from kernelwright.tui.plots import interval_plot
@@ -58,11 +58,8 @@ def draw_verdict(shown: AttemptView, width: int) -> list[Text]:
     lines += [*gap, Text(attempt.reason or "", TEXT)]
     if timed is not None:
         lines += _evidence(timed, width)
-    prepared = (
-        f" · prepare {verdict.prepare_ms:.1f} ms, packed {size(verdict.packed_bytes)}" if verdict.packed_bytes else ""
-    )
     marks = " · provisional" if verdict.provisional else ""
-    lines.append(Text(f"isolation {verdict.isolation}{marks}{prepared}", DIM))
+    lines.append(Text(f"isolation {verdict.isolation}{marks}{_packing(verdict)}", DIM))
     return lines
 
 
@@ -83,3 +80,11 @@ def _evidence(timed: Comparison, width: int) -> list[Text]:
     cost = f"{before} → {after} a call, {timed.level} level"
     basis = f"n {timed.n}, {timed.launches} launches, floor {percent(timed.floor)}"
     return [Text(f"{cost} · {basis}", DIM)] if width >= _WIDE else [Text(cost, DIM), Text(basis, DIM)]
+
+
+def _packing(verdict: Verdict) -> str:
+    """Return what packing the weights cost; its time only where it was measured."""
+    if not verdict.packed_bytes:
+        return ""
+    time = "" if verdict.prepare_ms is None else f"prepare {verdict.prepare_ms:.1f} ms, "
+    return f" · {time}packed {size(verdict.packed_bytes)}"
