@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 # Shares of the session's wall time. Solving takes what the others leave; a phase that ends early gives its rest back.
 GATE_SHARE = 0.50
+GATED_SESSION_S = 480.0
 REPORT_SECONDS = 6.0
 
 
@@ -36,8 +37,8 @@ class Budget:
 
     @property
     def gate_s(self) -> float:
-        """Seconds kept back for the gate."""
-        return self.total_s * GATE_SHARE
+        """Seconds kept back for the gate; none in a session too short for one, whose time goes to solving."""
+        return self.total_s * GATE_SHARE if self.total_s >= GATED_SESSION_S else 0.0
 
     @property
     def solve_left_s(self) -> float:
