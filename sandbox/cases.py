@@ -145,12 +145,14 @@ def draw_case(
     problem: Problem, problem_dir: Path, case: Case, axes: dict[str, int], key: Key, fresh: bool = True
 ) -> Tensors:
     """Return the inputs of `case` that are not weights. Not `fresh`: equal for equal shape and distribution."""
+    stored = _stored(problem, problem_dir, case.workload) if case.workload is not None else {}
+    if set(stored) | set(problem.contract.weights) >= set(problem.definition.inputs):
+        return stored  # a whole captured call: nothing is drawn, whose sizes need not suit a random one
     parts = ("case", case.name) if fresh else ("case", case.distribution, str(sorted(axes.items())))
     generator = key.generator(*parts)
     distribution = "normal" if case.distribution in ("stored", "nonfinite") else case.distribution
     tensors = draw_activations(problem.definition, problem.contract, axes, distribution, generator)
-    if case.workload is not None:
-        tensors.update(_stored(problem, problem_dir, case.workload))
+    tensors.update(stored)
     if case.distribution == "nonfinite":
         _plant_nan(problem, tensors, generator)
     return tensors
