@@ -28,15 +28,16 @@ OPS = {
 
 
 class Op(Protocol):
-    """What each module of `kernels/ops` listed in `OPS` exports."""
+    """What each module of `kernels/ops` listed in `OPS` exports. `generate` may leave out weights when told to."""
 
     def definition(self, **consts: int) -> Definition: ...
     def contract(self, definition: Definition) -> SlotContract: ...
     def incumbent(self, definition: Definition) -> Candidate: ...
     def cost(self, definition: Definition, axes: dict[str, int]) -> Cost: ...
     def generate(
-        self, definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
-    ) -> dict[str, torch.Tensor | float]: ...
+        self, definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str,
+        weights: bool = True,
+    ) -> dict[str, torch.Tensor | float]: ...  # fmt: skip
 
 
 def op_named(op_type: str) -> Op:

@@ -105,14 +105,15 @@ class CagedProcess:
 
     def inside(self) -> list[int]:
         """Return the host pids of the command and everything it started, the command first."""
-        below = [pid for pid in descendants(self.pid) if not _is_cage_process(pid)]
-        return below if self._nested else [self.pid, *below]
+        below = descendants(self.pid)
+        # by place and not by name, which anything can take: the first one below is the namespace's init
+        return below[1:] if self._nested else [self.pid, *below]
 
     def inner_pid(self, timeout_s: float = 5.0) -> int | None:
         """Return the host pid of the command itself (not of the cage around it); None if it has ended already."""
         deadline = time.monotonic() + timeout_s
         while self.alive and time.monotonic() < deadline:
-            if inside := self.inside():
+            if (inside := self.inside()) and not _is_cage_process(inside[0]):
                 return inside[0]
             time.sleep(0.005)
         return None
@@ -124,7 +125,11 @@ class CagedProcess:
 
     def num_processes(self) -> int:
         """Return how many live processes the command has become, itself included."""
-        return sum(_is_running(pid) for pid in self.inside())
+        return self.count_running(self.inside())
+
+    def count_running(self, pids: Sequence[int]) -> int:
+        """Return how many of `pids` are alive."""
+        return sum(_is_running(pid) for pid in pids)
 
     def stop(self) -> None:
         self._signal(signal.SIGSTOP)

@@ -55,7 +55,7 @@ def draw_activations(
     generator: torch.Generator,
 ) -> Tensors:
     """Return fresh inputs that are not weights, for one call."""
-    drawn = op_of(definition).generate(definition, dict(axes), generator, distribution)
+    drawn = op_of(definition).generate(definition, dict(axes), generator, distribution, weights=False)
     return {name: value for name, value in drawn.items() if name not in contract.weights}
 
 

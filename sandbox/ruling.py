@@ -16,10 +16,10 @@ from kernelwright.kernels.problem import Problem
 from kernelwright.kernels.registry import op_of
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.profile import Ceilings
+from kernelwright.sandbox.cell import RunnerFailed
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.isolation import Level
 from kernelwright.sandbox.stats import Interval, Launch
-from kernelwright.sandbox.supervisor import RunnerFailed
 from kernelwright.sandbox.verdict import Comparison, Evaluation, Outcome, Status, Verdict
 
 CACHES_TO_FILL = 4

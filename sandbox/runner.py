@@ -1,11 +1,15 @@
 """The untrusted side: loads one candidate and calls it when the doorbell rings. Nothing it says is believed.
 
-Run inside a cage as `python -P -m kernelwright.sandbox.runner FDS`, FDS being JSON {name: descriptor}. The job (JSON in
-a sealed memory file) holds places and shapes; it holds no seed, phase, tolerance, count, reference or expected value.
-Protocol, through the header of the input mailbox and two event descriptors:
+Run inside a cage as `python -P -m kernelwright.sandbox.runner CONTROL`, CONTROL being the descriptor of a unix socket.
+The first process loads the libraries and says so. For each launch it is sent the descriptors of fresh mailboxes and
+bells, and forks: the child is the runner, the parent waits for its end. So a launch has a process and mailboxes of its
+own, without loading libraries again; all launches of one cage are launches of one candidate.
+The job (JSON in a sealed memory file) holds places and shapes; it holds no seed, phase, tolerance, count, reference or
+expected value. Protocol of a runner, through the header of the input mailbox and two event descriptors:
 
-    runner rings "ready" when its libraries are loaded, waits for the job, rings "loaded" once every weight set is bound
+    runner waits for the bell, reads the job, rings "loaded" once every weight set is bound
     PLAN  header holds JSON: the calls to come, by place → tensor views are built → ring
+    WARM  use the threads once, so that they are awake as an engine's are → ring; the inputs of GO are written after it
     GO    call each planned slot as the engine does → ring "done" → (incumbent: copy results out, ring "copied")
 
 A native candidate writes its outputs into the mailbox itself. Results of a python candidate are copied before "done".
@@ -13,12 +17,15 @@ A native candidate writes its outputs into the mailbox itself. Results of a pyth
 
 from __future__ import annotations
 
+import gc
 import json
 import mmap
 import os
+import socket
 import struct
 import sys
 import tempfile
+import traceback
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,7 +40,9 @@ if TYPE_CHECKING:
 HEADER = struct.Struct("<QQ")
 """opcode, bytes of JSON that follow"""
 HEADER_BYTES = 1 << 18
-PLAN, GO, EXIT = 1, 2, 3
+PLAN, WARM, GO = 1, 2, 3
+READY, FORKED = b"r", b"f"
+MESSAGE_BYTES, MAX_FDS = 1024, 16
 
 
 class Runner:
@@ -46,18 +55,19 @@ class Runner:
         self._slots = self._bind()
 
     def serve(self) -> None:
-        """Answer the doorbell until told to exit."""
+        """Answer the doorbell until killed."""
         self._ring()
         while True:
             os.eventfd_read(self._job["bell_fd"])
             opcode, length = HEADER.unpack_from(self._inputs)
-            if opcode == EXIT:
-                return
+            if opcode == GO:
+                self._go()
+                continue
             if opcode == PLAN:
                 self._plan(json.loads(self._inputs[HEADER.size : HEADER.size + length]))
-                self._ring()
             else:
-                self._go()
+                self._warm()
+            self._ring()
 
     def _bind(self) -> list[BoundSlot]:
         from kernelwright.kernels.candidate import Candidate
@@ -87,6 +97,11 @@ class Runner:
             }
             outputs = tuple(_views(self._outputs, call["outputs"]).values())
             self._calls.append((slot, [inputs[name] for name in slot.names], outputs))
+
+    def _warm(self) -> None:
+        import torch
+
+        torch.ones(1 << 18).add_(1)  # large enough for torch to share it out among the threads that kernels use, too
 
     def _go(self) -> None:
         if self._native:
@@ -139,20 +154,54 @@ def _views(memory: mmap.mmap, places: dict[str, list[Any]]) -> dict[str, torch.T
 
 
 def main() -> None:
-    fds = json.loads(sys.argv[1])
-    # everything heavy is loaded before the job is known, so that a runner can be started ahead of its candidate
+    control = socket.socket(fileno=int(sys.argv[1]))
+    _load_libraries()
+    control.sendall(READY)
+    while True:
+        message, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, MAX_FDS)
+        if not message:
+            return
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            _run(dict(zip(json.loads(message), fds, strict=True)))
+        for fd in fds:
+            os.close(fd)
+        control.sendall(FORKED)
+        os.waitpid(pid, 0)
+
+
+def _load_libraries() -> None:
+    """Load everything heavy before any job is known. Collecting garbage meanwhile would take a sixth of the time."""
+    gc.disable()
     import torch
     import tvm_ffi  # noqa: F401
 
     import kernelwright.kernels.load  # noqa: F401
 
-    os.eventfd_write(fds["reply_fd"], 1)
-    os.eventfd_read(fds["bell_fd"])
-    length = os.fstat(fds["job_fd"]).st_size
-    job = {**fds, **json.loads(os.pread(fds["job_fd"], length, 0))}
-    torch.set_num_threads(job["threads"])
-    with torch.inference_mode():
-        Runner(job).serve()
+    gc.freeze()
+    gc.enable()
+    assert torch.__version__
+
+
+def _run(fds: dict[str, int]) -> None:
+    """Be the runner of one launch, and end."""
+    import torch
+
+    status = 1
+    try:
+        os.eventfd_read(fds["bell_fd"])
+        length = os.fstat(fds["job_fd"]).st_size
+        job = {**fds, **json.loads(os.pread(fds["job_fd"], length, 0))}
+        torch.set_num_threads(job["threads"])
+        with torch.inference_mode():
+            Runner(job).serve()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Runners: starts caged runners for one problem, some ahead of their candidate, so that a search need not wait.
+"""Runners: launches for one problem. A cell that has loaded its libraries ahead makes a launch a matter of a fork.
 
-A runner started ahead has loaded libraries and nothing else; each serves exactly one candidate and is then gone.
+A cell serves one candidate and is then gone; the incumbent has two of its own, which stay (two, so that it can be timed
+against itself in cages as separate as those of a candidate).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Iterator, Mapping
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.problem import Problem
+from kernelwright.profiles.digest import digest_of
 from kernelwright.sandbox.cage import Cage
-from kernelwright.sandbox.supervisor import Arm, RunnerFailed
+from kernelwright.sandbox.cell import Cell, RunnerFailed
+from kernelwright.sandbox.supervisor import Arm
 from kernelwright.sandbox.weights import WeightBox
 
 
@@ -23,15 +26,17 @@ class Runners:
         self._problem, self._box, self._cage = problem, box, cage
         self._threads, self._env = threads, env
         self._mailbox_bytes, self._seal_inputs = mailbox_bytes, seal_inputs
-        self._spares: list[Arm] = []
+        self._spares: list[Cell] = []
+        self._incumbents: list[Cell] = []
+        self._candidate: tuple[str, Cell] | None = None
 
     def prepare(self, count: int = 1) -> None:
-        """Start runners until `count` are waiting; they load while the caller does something else."""
+        """Start cells until `count` are waiting; they load while the caller does something else."""
         while len(self._spares) < count:
             self._spares.append(self._spawn())
 
     def settle(self) -> None:
-        """Wait until every waiting runner has done loading, so that nothing disturbs a measurement."""
+        """Wait until every waiting cell has done loading, so that nothing disturbs a measurement."""
         for spare in list(self._spares):
             try:
                 spare.await_ready()
@@ -39,37 +44,52 @@ class Runners:
                 self._spares.remove(spare)
                 spare.close()
 
-    def launch(self, candidate: Candidate, binary: bytes | None) -> Arm:
-        """Hand `candidate` to a waiting runner, or to a new one, and return without waiting."""
-        arm = self._spares.pop(0) if self._spares else self._spawn()
+    @contextlib.contextmanager
+    def start(self, candidate: Candidate, binary: bytes | None) -> Iterator[Arm]:
+        """Launch the candidate and wait until it has loaded. Raises RunnerFailed."""
+        with self._launch(self._cell_of(candidate), candidate, binary) as arm:
+            arm.await_loaded()
+            yield arm
+
+    @contextlib.contextmanager
+    def start_incumbent(self, number: int = 0) -> Iterator[Arm]:
+        """Launch the incumbent in its own cell `number` (0 or 1) and wait until it has loaded. Raises RunnerFailed."""
+        while len(self._incumbents) <= number:
+            self._incumbents.append(self._take_spare())
+        with self._launch(self._incumbents[number], self._problem.incumbent, None) as arm:
+            arm.await_loaded()
+            yield arm
+
+    def close(self) -> None:
+        self.retire()
+        for cells in (self._spares, self._incumbents):
+            while cells:
+                cells.pop().close()
+
+    def retire(self) -> None:
+        """End the cell of the last candidate."""
+        if self._candidate:
+            self._candidate[1].close()
+            self._candidate = None
+
+    def _launch(self, cell: Cell, candidate: Candidate, binary: bytes | None) -> Arm:
         trusted = candidate == self._problem.incumbent
+        try:
+            arm = Arm(cell, self._box, mailbox_bytes=self._mailbox_bytes, seal_inputs=self._seal_inputs)
+        except RunnerFailed as failure:
+            raise RunnerFailed(failure.how, failure.log, trusted) from None
         arm.give(candidate, self._problem.definition, self._problem.contract, binary, trusted)
         return arm
 
-    def start(self, candidate: Candidate, binary: bytes | None) -> Arm:
-        """Launch and wait until it has loaded. Raises RunnerFailed."""
-        arm = self.launch(candidate, binary)
-        try:
-            arm.await_loaded()
-        except RunnerFailed:
-            arm.close()
-            raise
-        return arm
+    def _cell_of(self, candidate: Candidate) -> Cell:
+        digest = digest_of(candidate)
+        if self._candidate is None or self._candidate[0] != digest:
+            self.retire()
+            self._candidate = (digest, self._take_spare())
+        return self._candidate[1]
 
-    @contextlib.contextmanager
-    def start_pair(self, candidate: Candidate, binary: bytes | None) -> Iterator[tuple[Arm, Arm]]:
-        """Start the incumbent's runner and the candidate's side by side. Raises RunnerFailed."""
-        with self.launch(self._problem.incumbent, None) as incumbent, self.launch(candidate, binary) as arm:
-            incumbent.await_loaded()
-            arm.await_loaded()
-            yield incumbent, arm
+    def _take_spare(self) -> Cell:
+        return self._spares.pop(0) if self._spares else self._spawn()
 
-    def close(self) -> None:
-        while self._spares:
-            self._spares.pop().close()
-
-    def _spawn(self) -> Arm:
-        return Arm(
-            self._box, cage=self._cage, threads=self._threads, env=self._env, mailbox_bytes=self._mailbox_bytes,
-            seal_inputs=self._seal_inputs,
-        )  # fmt: skip
+    def _spawn(self) -> Cell:
+        return Cell(cage=self._cage, threads=self._threads, env=self._env)

@@ -7,37 +7,20 @@ the cgroup or /proc, death is seen on a pidfd.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.definition import Definition, SlotContract
-from kernelwright.sandbox.cage import Cage, Limits, python_argv
+from kernelwright.sandbox.cell import LOAD_TIMEOUT_S, Cell, RunnerFailed
 from kernelwright.sandbox.isolation import Level, measure
 from kernelwright.sandbox.mailbox import Doorbell, Layout, Mailbox, Place
-from kernelwright.sandbox.runner import EXIT, GO, HEADER, HEADER_BYTES, PLAN
+from kernelwright.sandbox.runner import GO, HEADER, HEADER_BYTES, PLAN, WARM
 
 if TYPE_CHECKING:
     from kernelwright.sandbox.weights import WeightBox
-
-LOAD_TIMEOUT_S = 120.0
-RUNNER_LIMITS = Limits()
-
-
-class RunnerFailed(Exception):
-    """The runner crashed, hung or could not load: a fact about the candidate, answered with a verdict."""
-
-    def __init__(self, how: Literal["crashed", "hung", "refused", "misbehaved"], log: str, trusted: bool) -> None:
-        super().__init__(how)
-        self.how = how
-        self.log = log
-        self.trusted = trusted
-        """Whether it was our own incumbent: then the tool is broken, not the candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +39,16 @@ class Call:
 
 
 class Arm:
-    """One runner in one cage, from start to end. Use as a context manager."""
+    """One launch: a runner with mailboxes of its own, from start to end. Use as a context manager."""
 
     def __init__(
-        self,
-        weights: WeightBox,
-        *,
-        cage: Cage,
-        threads: int,
-        env: Mapping[str, str] | None = None,
-        limits: Limits = RUNNER_LIMITS,
-        mailbox_bytes: int = 64 << 20,
-        seal_inputs: bool = True,
+        self, cell: Cell, weights: WeightBox, *, mailbox_bytes: int = 64 << 20, seal_inputs: bool = True
     ) -> None:
-        self.threads = threads
+        self.threads = cell.threads
         self.trusted = False
         self.sealed = seal_inputs
-        self._weights = weights
+        self._cell, self._weights = cell, weights
         self._copies_late = False
-        self._ready = False
         self.inputs = Mailbox("inputs", HEADER_BYTES + mailbox_bytes)
         self.outputs = Mailbox("outputs", mailbox_bytes)
         self.outputs.seal_size()
@@ -82,20 +56,13 @@ class Arm:
             self.inputs.seal_inputs()
         self._bell, self._reply = Doorbell(), Doorbell()
         self._job, self._code = Mailbox("job", 1), Mailbox("code", 1)
-        self._log = tempfile.TemporaryFile()
         fds = {"inputs_fd": self.inputs.fd, "outputs_fd": self.outputs.fd, "weights_fd": weights.fd}
         fds |= {"bell_fd": self._bell.fd, "reply_fd": self._reply.fd, "job_fd": self._job.fd, "code_fd": self._code.fd}
-        variables = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), **(env or {})}
-        self._process = cage.spawn(
-            python_argv("kernelwright.sandbox.runner", json.dumps(fds)),
-            fds=list(fds.values()), env=variables, limits=limits, stdout=subprocess.DEVNULL, stderr=self._log,
-        )  # fmt: skip
-
-    def await_ready(self, timeout_s: float = LOAD_TIMEOUT_S) -> None:
-        """Block until the runner has its libraries and waits for a job. Raises RunnerFailed."""
-        if not self._ready:
-            self._wait(timeout_s, "refused")
-            self._ready = True
+        try:
+            self._process = cell.fork(fds)
+        except RunnerFailed:
+            self._close_files()
+            raise
 
     def give(
         self, candidate: Candidate, definition: Definition, contract: SlotContract, binary: bytes | None, trusted: bool
@@ -112,16 +79,15 @@ class Arm:
 
     def await_loaded(self, timeout_s: float = LOAD_TIMEOUT_S) -> None:
         """Block until every weight set is bound. Raises RunnerFailed."""
-        self.await_ready(timeout_s)
         self._wait(timeout_s, "refused")
 
     def isolation(self) -> tuple[Level, dict[str, str]]:
         """Return level and facts, measured from outside on the runner itself. Raises RunnerFailed when it has ended."""
-        pid = self._process.inner_pid()
-        if pid is None:
-            raise RunnerFailed("crashed", self.log(), self.trusted)
-        level, facts = measure(pid)
-        return level, {**facts, "limits_by": self._process.limits_by}
+        try:
+            level, facts = measure(self._process.pid)
+        except ProcessLookupError:
+            raise RunnerFailed("crashed", self.log(), self.trusted) from None
+        return level, {**facts, "limits_by": self._cell.limits_by}
 
     def plan(self, calls: Sequence[Call], threads: int | None = None, timeout_s: float = 30.0) -> None:
         """Tell the runner the places of the calls to come; contents follow with `go`. Raises RunnerFailed."""
@@ -130,6 +96,16 @@ class Arm:
             raise ValueError(f"a plan of {len(calls)} calls does not fit the header of {HEADER_BYTES} bytes")
         self.inputs.memory[: HEADER.size] = HEADER.pack(PLAN, len(body))
         self.inputs.memory[HEADER.size : HEADER.size + len(body)] = body
+        self._bell.ring()
+        self._wait(timeout_s, "crashed")
+        self.inputs.memory[: HEADER.size] = HEADER.pack(GO, 0)
+
+    def warm(self, timeout_s: float) -> None:
+        """Wake the runner's threads; they stay awake for some tens of milliseconds. Call it before inputs are written.
+
+        Raises RunnerFailed.
+        """
+        self.inputs.memory[: HEADER.size] = HEADER.pack(WARM, 0)
         self._bell.ring()
         self._wait(timeout_s, "crashed")
         self.inputs.memory[: HEADER.size] = HEADER.pack(GO, 0)
@@ -161,14 +137,14 @@ class Arm:
 
     def log(self) -> str:
         """Return the end of what the runner printed: diagnostics, never evidence."""
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
+        return self._cell.log()
 
     def close(self) -> None:
-        if self._process.alive and self.inputs.fd >= 0:
-            self.inputs.memory[: HEADER.size] = HEADER.pack(EXIT, 0)
         self._process.kill()
-        for thing in (self.inputs, self.outputs, self._job, self._code, self._bell, self._reply, self._log):
+        self._close_files()
+
+    def _close_files(self) -> None:
+        for thing in (self.inputs, self.outputs, self._job, self._code, self._bell, self._reply):
             thing.close()
 
     def _wait(self, timeout_s: float, how: Literal["crashed", "refused"]) -> None:

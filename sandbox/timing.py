@@ -18,24 +18,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors
 from kernelwright.sandbox.exchange import Answer, Exchange
 from kernelwright.sandbox.fidelity import REVIEW_FACTOR
 from kernelwright.sandbox.stats import Launch
+from kernelwright.sandbox.supervisor import Arm
 
 if TYPE_CHECKING:
     import torch
 
-SETTLE_S = 0.002
-"""Before each batch: threads of the batch before it stop spinning."""
+AWAKE_S = 0.05
+"""A little longer than a runner's idle threads stay awake (cell.SPIN_COUNT)."""
 WATCH_S = 0.05
-REPEATS = 3
+REPEATS = 2
 DOUBTS = 3
 PROBES = 6
-LARGE = 1 << 17
+LARGE = 1 << 14
 """Elements above which an input is re-scaled rather than drawn anew for each batch."""
 
 
@@ -62,6 +61,29 @@ def timing_lock() -> Iterator[None]:
     with open(folder / "kernelwright-timing.lock", "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextlib.contextmanager
+def stopped(arm: Arm) -> Iterator[None]:
+    """Keep `arm` from running: its threads may still be waiting for work, awake."""
+    arm.stop()
+    try:
+        yield
+    finally:
+        arm.resume()
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """Keep torch on the calling thread: a pool that has worked goes on waiting, awake, for milliseconds."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 class Timer:
@@ -98,14 +120,11 @@ class Timer:
     def _time_batch(self, result: TimedLaunch, keep: bool) -> tuple[float, float]:
         """Time one batch on both arms; return seconds per call (incumbent, candidate) and note any trouble."""
         tensors = self.draw_batch()
-        for exchange in self._arms:
-            for i, inputs in enumerate(tensors):
-                exchange.load(i, inputs, self._rng.getrandbits(50))
         order = (0, 1) if self._rng.random() < 0.5 else (1, 0)
         seconds = [0.0, 0.0]
         answers: list[list[Answer]] = [[], []]
         for which in order:
-            seconds[which] = self._time_one(which, result)
+            seconds[which] = self._time_one(which, tensors, result)
             answers[which] = self._collect(self._arms[which], tensors)
         if self._controls.judge_timed and not result.trouble:
             result.trouble = _compare(answers[0], answers[1], self._controls)
@@ -120,19 +139,17 @@ class Timer:
         found = {i: exchange.collect(i, tensors[i]) for i in order}
         return [found[i] for i in range(len(tensors))]
 
-    def _time_one(self, which: int, result: TimedLaunch) -> float:
-        arm, candidate = self._arms[which].arm, self._arms[1].arm
-        if which == 0:
-            candidate.stop()
-            time.sleep(SETTLE_S)
-            elapsed = arm.go(self._timeout_s)
-            candidate.resume()
-            return elapsed
-        time.sleep(SETTLE_S)
-        before = arm.cpu_seconds()
-        elapsed = arm.go(self._timeout_s)
-        result.cpu_s += arm.cpu_seconds() - before
-        result.wall_s += elapsed
+    def _time_one(self, which: int, tensors: list[Tensors], result: TimedLaunch) -> float:
+        exchange, other = self._arms[which], self._arms[1 - which].arm
+        with stopped(other):
+            exchange.arm.warm(self._timeout_s)  # before it is given anything to work on
+            for i, inputs in enumerate(tensors):
+                exchange.load(i, inputs, self._rng.getrandbits(50))
+            before = exchange.arm.cpu_seconds() if which else 0.0
+            elapsed = exchange.arm.go(self._timeout_s)
+            if which:
+                result.cpu_s += exchange.arm.cpu_seconds() - before
+                result.wall_s += elapsed
         return elapsed
 
     def draw_batch(self) -> list[Tensors]:
@@ -176,20 +193,21 @@ def _compare(incumbent: list[Answer], candidate: list[Answer], controls: Control
 def _agree(expected: torch.Tensor, result: torch.Tensor, closely: bool) -> bool:
     import torch
 
-    if torch.equal(expected, result):  # most of a cache is a copy
+    if torch.equal(expected, result):
         return True
     if not expected.dtype.is_floating_point:
         return False
-    # numpy stays on one thread: between timed batches nothing should wake a pool
-    a, b = expected.double().numpy(), result.double().numpy()
-    finite = np.isfinite(a)
-    if not np.array_equal(finite, np.isfinite(b)):
-        return False
-    a, b = a[finite], b[finite]
     # a relative Frobenius error of a few eps per arm is honest; the largest element may lie some ten times above
     unit = 20 * REVIEW_FACTOR * torch.finfo(expected.dtype).eps if closely else 0.05
-    scale = np.sqrt(np.mean(np.square(a))) if a.size else 0.0
-    return bool((np.abs(a - b) <= unit * (scale + np.abs(a))).all())
+    size = max(1, expected.numel()) ** 0.5
+    if float((expected - result).abs().max()) <= 0.9 * unit * float(torch.linalg.vector_norm(expected)) / size:
+        return True  # clearly so, in one pass; NaN and Inf never pass here
+    finite = expected.isfinite()
+    if not torch.equal(finite, result.isfinite()):
+        return False
+    a, b = expected[finite].double(), result[finite].double()
+    scale = torch.linalg.vector_norm(a) / size
+    return bool(((a - b).abs() <= unit * (scale + a.abs())).all())
 
 
 def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeout_s: float) -> bool:
@@ -214,16 +232,17 @@ def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeou
 
 def _probe(exchange: Exchange, draw: Callable[[], list[Tensors]], count: int, timeout_s: float) -> float:
     """Return the seconds of one batch of the first `count` calls on fresh inputs."""
+    inputs = draw()[:count]
     exchange.arm.plan(exchange.calls[:count])
-    for i, tensors in enumerate(draw()[:count]):
+    exchange.arm.warm(timeout_s)
+    for i, tensors in enumerate(inputs):
         exchange.load(i, tensors, 1)
-    time.sleep(SETTLE_S)
     return exchange.arm.go(timeout_s)
 
 
 def find_busy_after_done(exchange: Exchange) -> bool:
     """Return whether the arm's processes go on using CPU time well after the bell: work was put off."""
-    time.sleep(0.02)
+    time.sleep(AWAKE_S)
     before = exchange.arm.cpu_seconds()
     time.sleep(WATCH_S)
     return exchange.arm.cpu_seconds() - before > 0.25 * WATCH_S

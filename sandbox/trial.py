@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,20 @@ from kernelwright.sandbox.cases import Case, WeightSets, complete_axes, draw_cas
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors, draw_activations
 from kernelwright.sandbox.exchange import Answer, Exchange, same_bits
-from kernelwright.sandbox.judge import GATE, TROUBLE, Judge
+from kernelwright.sandbox.judge import AGAIN, GATE, TROUBLE, Judge, is_doubtful, weigh
 from kernelwright.sandbox.ruling import Ruling
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm, Call, lay_out
-from kernelwright.sandbox.timing import TimedLaunch, Timer, find_busy_after_done, find_nonlinear, used_too_much_cpu
-from kernelwright.sandbox.verdict import Outcome
+from kernelwright.sandbox.timing import (
+    TimedLaunch,
+    Timer,
+    find_busy_after_done,
+    find_nonlinear,
+    single_thread,
+    stopped,
+    used_too_much_cpu,
+)  # fmt: skip
+from kernelwright.sandbox.verdict import Evaluation, Outcome
 
 if TYPE_CHECKING:
     import torch
@@ -93,17 +101,23 @@ class Trial:
         """Judge each case in turn; input i+1 is written only after output i has been taken."""
         assert self.ruling is not None
         for case in cases:
-            axes = self.setup.axes(case.axes, stored=case.workload is not None)
-            tensors = draw_case(
-                self.setup.problem, self.setup.problem_dir, case, axes, self.key, self.setup.controls.fresh_inputs
-            )
-            answers = [self._ask(arm, case, axes, tensors) for arm in (self.incumbent, self.arm)]
-            evaluation, reason = self.setup.judge.judge(case, tensors, *answers)
+            evaluation, reason = self._judge_case(case)
+            if reason and case.workload is None and is_doubtful(evaluation):
+                again = [self._judge_case(replace(case, name=f"{case.name}-again-{i}"))[0] for i in range(AGAIN)]
+                evaluation, reason = weigh([evaluation, *again], reason)
             self.ruling.evaluations.append(evaluation)
             if reason:
                 self.ruling.settle(_outcome_of(reason), reason)
                 return False
         return True
+
+    def _judge_case(self, case: Case) -> tuple[Evaluation, str]:
+        axes = self.setup.axes(case.axes, stored=case.workload is not None)
+        tensors = draw_case(
+            self.setup.problem, self.setup.problem_dir, case, axes, self.key, self.setup.controls.fresh_inputs
+        )
+        answers = [self._ask(arm, case, axes, tensors) for arm in (self.incumbent, self.arm)]
+        return self.setup.judge.judge(case, tensors, *answers)
 
     def try_two_poisons(self, case: Case) -> bool:
         """Call twice on equal inputs over different poison; the results must be equal bit for bit."""
@@ -156,6 +170,10 @@ class Trial:
 
     def time(self, pairs: int) -> TimedLaunch:
         """Time both arms at the timed shape. Raises RunnerFailed."""
+        with single_thread():
+            return self._time(pairs)
+
+    def _time(self, pairs: int) -> TimedLaunch:
         problem, slots = self.setup.problem, self.setup.timed_slots()
         axes = self.setup.axes(dict(problem.timed_axes))
         templates = [
@@ -169,13 +187,18 @@ class Trial:
         if self.setup.controls.watch_cpu and not result.trouble:
             if used_too_much_cpu(result, self.setup.threads):
                 result.trouble = "cpu"
-            elif find_busy_after_done(exchange):
-                result.trouble = "busy"
-            elif find_nonlinear(exchange, timer.draw_batch, self.setup.timeout_s):
-                result.trouble = "nonlinear"
+            else:
+                with stopped(self.incumbent):
+                    result.trouble = self._watch(exchange, timer)
         if not result.trouble and self.arm.num_processes() > 1:
             result.trouble = "forked"
         return result
+
+    def _watch(self, exchange: Exchange, timer: Timer) -> str:
+        """Return 'busy', 'nonlinear' or ''."""
+        if find_busy_after_done(exchange):
+            return "busy"
+        return "nonlinear" if find_nonlinear(exchange, timer.draw_batch, self.setup.timeout_s) else ""
 
     def time_and_judge(self, pairs: int) -> Launch | None:
         """Time, then judge a secret sample of the timed calls in full; None when that settled the ruling."""

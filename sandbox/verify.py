@@ -9,6 +9,7 @@ with Bench(problem, problem_dir=folder, weights=sets, threads=2, cache_dir=cache
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,13 +31,14 @@ from kernelwright.sandbox.cases import (
     hidden_shapes,
     search_cases,
 )  # fmt: skip
+from kernelwright.sandbox.cell import RunnerFailed
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, draw_weights
 from kernelwright.sandbox.judge import Judge
 from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
 from kernelwright.sandbox.stats import Launch, bootstrap, calibrate_floor, decide
-from kernelwright.sandbox.supervisor import Arm, RunnerFailed
+from kernelwright.sandbox.supervisor import Arm
 from kernelwright.sandbox.trial import Trial, TrialSetup
 from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.weights import WeightBox
@@ -91,6 +93,7 @@ class Bench:
             mailbox_bytes=self._setup.mailbox_bytes(), seal_inputs=controls.protect_inputs,
         )  # fmt: skip
         self._incumbent: Arm | None = None
+        self._stack = contextlib.ExitStack()
         self._runners.prepare(2)
 
     @property
@@ -101,7 +104,7 @@ class Bench:
     def calibrate(self, pairs: int = CALIBRATE_PAIRS) -> float:
         """Time the incumbent against itself in two cages; return and keep this host's A/A floor (0.01 = 1 %)."""
         self._say("timing the incumbent against itself")
-        with self._runners.start(self.problem.incumbent, None) as second:
+        with self._runners.start_incumbent(1) as second:
             trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
             self._runners.settle()
             launch = trial.time(pairs).launch()
@@ -132,7 +135,7 @@ class Bench:
         """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win."""
         launches: list[Launch] = []
         for _ in range(NARROW_LAUNCHES):
-            with self._runners.start_pair(candidate, binary) as (incumbent, arm):
+            with self._runners.start_incumbent(1) as incumbent, self._runners.start(candidate, binary) as arm:
                 trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
                 launch = trial.time_and_judge(SEARCH_PAIRS)
                 launches += [launch] if launch else []
@@ -160,7 +163,7 @@ class Bench:
     def _confirm_launch(
         self, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
     ) -> list[Launch]:
-        with self._runners.start_pair(candidate, binary) as (incumbent, arm):
+        with self._runners.start_incumbent(1) as incumbent, self._runners.start(candidate, binary) as arm:
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
                 plan += confirm_cases(self.problem, candidate, self._sets, trial.key)
@@ -219,7 +222,7 @@ class Bench:
     def _incumbent_arm(self) -> Arm:
         if self._incumbent is None:
             self._say("starting the incumbent")
-            self._incumbent = self._runners.start(self.problem.incumbent, None)
+            self._incumbent = self._stack.enter_context(self._runners.start_incumbent())
         return self._incumbent
 
     def _answer_failure(self, ruling: Ruling, failure: RunnerFailed) -> None:
@@ -232,9 +235,8 @@ class Bench:
         ruling.settle_failure(failure)
 
     def close(self) -> None:
-        if self._incumbent is not None:
-            self._incumbent.close()
-            self._incumbent = None
+        self._stack.close()
+        self._incumbent = None
         self._runners.close()
         self._box.close()
 

@@ -61,7 +61,7 @@ def cost(definition: Definition, axes: dict[str, int]) -> Cost:
 
 
 def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
+    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
 ) -> dict[str, torch.Tensor | float]:
     """Return x, residual, weight and eps; x is zero in a tenth of the draws, as in layer 0."""
     import torch

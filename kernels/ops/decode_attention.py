@@ -94,7 +94,7 @@ def cost(definition: Definition, axes: dict[str, int]) -> Cost:
 
 
 def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
+    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
 ) -> dict[str, torch.Tensor | float]:
     """Return q, caches with distinct random pages per sequence, and mixed context lengths; see paging.py."""
     contexts = draw_contexts(axes["B"], axes["MB"], generator)

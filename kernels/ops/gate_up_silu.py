@@ -68,8 +68,12 @@ def cost(kind: WeightKind, definition: Definition, axes: dict[str, int]) -> Cost
 
 
 def generate(
-    kind: WeightKind, definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
-) -> dict[str, torch.Tensor | float]:
+    kind: WeightKind, definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str,
+    weights: bool = True,
+) -> dict[str, torch.Tensor | float]:  # fmt: skip
     """Return x and w drawn from `distribution`."""
     h, f2 = const_of(definition, "H"), const_of(definition, "F2")
-    return {"x": draw((axes["T"], h), generator, distribution), "w": kind.draw(f2, h, generator, distribution)}  # type: ignore[dict-item]
+    inputs: dict[str, torch.Tensor | float] = {"x": draw((axes["T"], h), generator, distribution)}
+    if weights:
+        inputs["w"] = kind.draw(f2, h, generator, distribution)  # type: ignore[assignment]
+    return inputs

@@ -65,8 +65,12 @@ def cost(kind: WeightKind, definition: Definition, axes: dict[str, int]) -> Cost
 
 
 def generate(
-    kind: WeightKind, definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
-) -> dict[str, torch.Tensor | float]:
+    kind: WeightKind, definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str,
+    weights: bool = True,
+) -> dict[str, torch.Tensor | float]:  # fmt: skip
     """Return x and w drawn from `distribution`."""
     n, k = const_of(definition, "N"), const_of(definition, "K")
-    return {"x": draw((axes["T"], k), generator, distribution), "w": kind.draw(n, k, generator, distribution)}  # type: ignore[dict-item]
+    inputs: dict[str, torch.Tensor | float] = {"x": draw((axes["T"], k), generator, distribution)}
+    if weights:
+        inputs["w"] = kind.draw(n, k, generator, distribution)  # type: ignore[assignment]
+    return inputs

@@ -97,7 +97,7 @@ def cost(definition: Definition, axes: dict[str, int]) -> Cost:
 
 
 def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
+    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
 ) -> dict[str, torch.Tensor | float]:
     """Return q split at random over the sequences, and caches with distinct pages that also hold earlier tokens.
 

@@ -135,7 +135,7 @@ def cost(definition: Definition, axes: dict[str, int]) -> Cost:
 
 
 def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
+    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
 ) -> dict[str, torch.Tensor | float]:
     """Return one new token per sequence, whose slot is the last of its context. P must reach the longest context."""
     if axes["P"] < axes["MB"] * PAGE:
@@ -145,12 +145,11 @@ def generate(
     cache, shape = definition.shape_of("k_cache", axes), definition.shape_of("x", axes)
     last = contexts.long() - 1
     cos, sin = rope_tables(axes["P"], const_of(definition, "D2"))
-    return {
+    inputs: dict[str, torch.Tensor | float] = {
         "x": draw(shape, generator, distribution),
         "residual": draw(shape, generator, distribution),
         "weight": draw_norm_weight(shape[1], generator),
         "eps": 1e-5,
-        "w_qkv": draw_q4_1(const_of(definition, "QKV"), shape[1], generator, distribution),
         "cos": cos,
         "sin": sin,
         "positions": last,
@@ -159,5 +158,9 @@ def generate(
         "v_cache": draw_cache(contexts, table, cache, generator, distribution),
         "block_table": table,
         "context_lens": contexts,
-        "w_o": draw_q4_1(shape[1], const_of(definition, "HQ") * const_of(definition, "D"), generator, distribution),
     }
+    if weights:
+        heads = const_of(definition, "HQ") * const_of(definition, "D")
+        inputs["w_qkv"] = draw_q4_1(const_of(definition, "QKV"), shape[1], generator, distribution)
+        inputs["w_o"] = draw_q4_1(shape[1], heads, generator, distribution)
+    return {name: inputs[name] for name in definition.inputs if name in inputs}

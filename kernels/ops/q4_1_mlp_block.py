@@ -88,11 +88,12 @@ def cost(definition: Definition, axes: dict[str, int]) -> Cost:
 
 
 def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
+    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
 ) -> dict[str, torch.Tensor | float]:
     """Return activations as add_rmsnorm's, and Q4_1 weights."""
     f, h = const_of(definition, "F"), const_of(definition, "H")
     inputs = add_rmsnorm.generate(definition, axes, generator, distribution)
-    inputs["w_gate_up"] = draw_q4_1(2 * f, h, generator, distribution)
-    inputs["w_down"] = draw_q4_1(h, f, generator, distribution)
+    if weights:
+        inputs["w_gate_up"] = draw_q4_1(2 * f, h, generator, distribution)
+        inputs["w_down"] = draw_q4_1(h, f, generator, distribution)
     return inputs

@@ -89,7 +89,7 @@ def cost(definition: Definition, axes: dict[str, int]) -> Cost:
 
 
 def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str
+    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
 ) -> dict[str, torch.Tensor | float]:
     """Return random qkv, real rope tables, random positions, distinct slots and random caches."""
     import torch

@@ -16,6 +16,9 @@ class ScriptedExchange:
     def plan(self, calls: list[object]) -> None:
         self._count = len(calls)
 
+    def warm(self, timeout_s: float) -> None:
+        pass
+
     def load(self, index: int, tensors: object, poison: int) -> None:
         pass
 

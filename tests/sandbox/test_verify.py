@@ -46,6 +46,7 @@ CHEATS = {
     "wrong_shape.py": ("invalid", "crashed"),
     "busy_threads.py": ("invalid", ""),
     "forking.py": ("invalid", ""),
+    "disguised.py": ("invalid", ""),
     "wrong_abi.cpp": ("invalid", "loaded"),
     "does_not_compile.cpp": ("invalid", "compile"),
     "slow.py": ("slower", "slower"),

@@ -1,0 +1,92 @@
+"""A cell: each launch is a process of its own, and nothing of one meets the next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelwright.sandbox.cage import open_cage
+from kernelwright.sandbox.cell import Cell, Fork, RunnerFailed
+from tests.sandbox.posed import require_cage
+
+pytestmark = pytest.mark.cage
+
+
+@pytest.fixture(scope="module")
+def cell() -> Iterator[Cell]:
+    require_cage()
+    with Cell(cage=open_cage("bubblewrap"), threads=1) as opened:
+        yield opened
+
+
+def launch(cell: Cell, bell: int) -> Fork:
+    return cell.fork({"bell_fd": bell})
+
+
+@pytest.fixture
+def bell() -> Iterator[int]:
+    fd = os.eventfd(0)
+    yield fd
+    os.close(fd)
+
+
+def test_each_launch_is_a_new_process_that_is_gone_when_killed(cell: Cell, bell: int) -> None:
+    first = launch(cell, bell)
+    assert first.num_processes() == 1
+    first.kill()
+    second = launch(cell, bell)
+    assert second.pid != first.pid
+    assert not Path(f"/proc/{first.pid}").exists()
+    second.kill()
+    second.kill()
+
+
+def test_a_launch_that_crashes_does_not_end_the_cell(cell: Cell, bell: int) -> None:
+    first = launch(cell, bell)
+    os.kill(first.pid, signal.SIGSEGV)
+    time.sleep(0.1)
+    first.kill()
+    second = launch(cell, bell)
+    assert second.num_processes() == 1
+    second.kill()
+
+
+def test_a_launch_beside_a_living_one_is_refused(bell: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_cage()
+    with Cell(cage=open_cage("bubblewrap"), threads=1) as own:
+        first = launch(own, bell)
+        monkeypatch.setattr("kernelwright.sandbox.cell.LOAD_TIMEOUT_S", 0.5)
+        with pytest.raises(RunnerFailed):  # the first process waits for its child and forks no second one
+            launch(own, bell)
+        first.kill()
+
+
+def test_stopping_a_runner_leaves_the_process_that_forks_alone(bell: int) -> None:
+    require_cage()
+    with Cell(cage=open_cage("bubblewrap"), threads=1) as own:
+        runner = launch(own, bell)
+        runner.stop()
+        assert _state(runner.pid) == "T" and _state(runner._parent) != "T"
+        runner.resume()
+        assert _state(runner.pid) != "T"
+        runner.kill()
+
+
+def test_a_cell_whose_process_has_died_says_so(bell: int) -> None:
+    require_cage()
+    with Cell(cage=open_cage("bubblewrap"), threads=1) as own:
+        own.await_ready()
+        for pid in own._process.inside():
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(RunnerFailed):
+            launch(own, bell)
+
+
+def _state(pid: int) -> str:
+    time.sleep(0.05)
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
