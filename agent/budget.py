@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 # Shares of the session's wall time. Solving takes what the others leave; a phase that ends early gives its rest back.
-GATE_SHARE = 0.50
+GATE_SHARE = 0.48
 GATED_SESSION_S = 480.0
 REPORT_SECONDS = 6.0
 

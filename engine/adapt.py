@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +67,10 @@ def load_served_engine(
 def slug(name: str) -> str:
     """Return `name` as it goes into a URL or a command: lower case, everything but letters, digits and dots a dash."""
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-") or "model"
+
+
+Row = tuple[int, int, Any]
+BURST_S, BURST_ROWS = 2.0, 128
 
 
 class EmbeddedEngine:
@@ -139,8 +144,23 @@ def _token(output: StepOutput) -> wire.Token:
 
 
 def _as_bytes(rows: Iterator[tuple[int, int, Any]]) -> Iterator[tuple[int, int, bytes]]:
-    for sequence, position, logits in rows:
+    for sequence, position, logits in in_bursts(rows):
         yield sequence, position, logits.numpy().astype("<f4", copy=False).tobytes()
+
+
+def in_bursts(rows: Iterator[Row], seconds: float = BURST_S, most: int = BURST_ROWS) -> Iterator[Row]:
+    """Yield `rows` after up to `seconds` of computing, then all that came: work and sending take turns.
+
+    Whoever takes a row needs a core for it; taken during the next step, it would hold up every thread of that step.
+    """
+    held: list[Row] = []
+    since = time.monotonic()
+    for row in rows:
+        held.append(row)
+        if len(held) == most or time.monotonic() - since > seconds:
+            yield from held
+            held, since = [], time.monotonic()
+    yield from held
 
 
 def _load_pack(path: Path) -> list[Any]:

@@ -1,8 +1,8 @@
 """Score both engines on the same forced tokens, row by row, outside both. Only the metrics of a row are kept.
 
-The incumbent answers a run first, its rows are held in memory, then the patched engine's rows are compared as they
-arrive: the engines never compete for cores. A sample of the incumbent's rows is kept a little longer: the same
-position of the same document in another phase (alone, in a batch of eight, in one prefill step) gives the null.
+The incumbent answers a run first, then the patched engine; the rows of a run are held in memory and compared when both
+are idle, so that nothing competes for the engines' cores. A sample of the incumbent's rows is kept a little longer: the
+same position of the same document in another phase (alone, in a batch of eight, in one prefill step) gives the null.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Scores:
         base = {(row.sequence, row.position): row.logits for row in self._ask(run, incumbent)}
         self._feed_null(run, base)
         rows = self.rows.setdefault(run.name, [])
-        for row in self._ask(run, patched):
+        for row in list(self._ask(run, patched)):  # all of them first: comparing would take a core from the engine
             expected = base.pop((row.sequence, row.position), None)
             if expected is None:
                 raise EngineFailed("the patched engine answered for a token it was not asked for", "Refuse the pack")

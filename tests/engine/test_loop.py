@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from kernelwright.engine import wire
+from kernelwright.engine.adapt import in_bursts
 from kernelwright.engine.guard import Guard
 from kernelwright.engine.loop import EngineLoop
 from kernelwright.engine.scripted import END, ScriptedEngine
@@ -183,3 +184,17 @@ def test_without_a_folder_profiling_is_refused_with_the_remedy() -> None:
         other.send(wire.Ask("q", "start_profile"))
         answer = other.receive()
     assert isinstance(answer, wire.Answer) and "--profile-dir" in (answer.error or "")
+
+
+def test_rows_come_in_bursts_so_that_work_and_sending_take_turns() -> None:
+    made: list[int] = []
+
+    def rows() -> Iterator[tuple[int, int, int]]:
+        for position in range(7):
+            made.append(position)
+            yield 0, position, position
+
+    seen = [(position, len(made)) for _, position, _ in in_bursts(rows(), most=3)]
+    assert seen == [(0, 3), (1, 3), (2, 3), (3, 6), (4, 6), (5, 6), (6, 7)]
+    made.clear()
+    assert [(position, len(made)) for _, position, _ in in_bursts(rows(), seconds=0)] == [(i, i + 1) for i in range(7)]
