@@ -106,7 +106,7 @@ def _accepted(
                 "author": candidate.author,
                 "proposer": candidate.proposer,
                 "parameters": candidate.parameters,
-                "live": candidate.definition in chosen,
+                "live": candidate.definition in chosen and hits.get(candidate.definition) != 0,
                 "attempts_judged": len(mine),
                 "attempts_rejected": sum(a.outcome != "faster" for a in mine),
                 "ratio": timed.ratio,

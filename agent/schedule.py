@@ -35,16 +35,21 @@ def next_target(
     accepted: Collection[str],
     contracts: Mapping[str, SlotContract],
     uses: Mapping[str, int],
-) -> Target | None:
-    """Return the target with most left to gain; None when all are done.
+) -> tuple[Target, float] | None:
+    """Return the target with most left to gain and its share of the time left for solving; None when none is left.
 
-    `uses` counts the slots of one forward pass by definition. Slots inside an accepted region have no more to gain:
-    an op keeps the gain of its other uses, and comes last when it has none.
+    `uses` counts the slots of one forward pass by definition. A slot inside a region that is accepted or still to be
+    tried has nothing to gain of its own; it comes up again when the region fails. Time is shared out in proportion to
+    what could be gained.
     """
+    regions = {t.definition for t in planned if t.definition not in done} | set(accepted)
 
-    def rest(target: Target) -> tuple[float, float]:
-        hidden = sum(uses[region] for region in accepted if target.definition in contracts[region].regions)
-        saved = 1.0 - 1.0 / target.ceiling
-        return saved * (uses[target.definition] - hidden) / uses[target.definition], saved
+    def gain(target: Target) -> float:
+        hidden = sum(uses[region] for region in regions if target.definition in contracts[region].regions)
+        return (1.0 - 1.0 / target.ceiling) * max(0, uses[target.definition] - hidden) / uses[target.definition]
 
-    return max((t for t in planned if t.definition not in done), key=rest, default=None)
+    gains = [(gain(target), target) for target in planned if target.definition not in done]
+    best, target = max(gains, key=lambda pair: pair[0], default=(0.0, None))
+    if target is None or best <= 0:
+        return None
+    return target, best / sum(value for value, _ in gains)

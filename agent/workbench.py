@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 LEAST_SECONDS = 50.0
 """A problem gets at least this: one search and a confirm take about as long."""
-MOST_OF_THE_REST = 0.25
-"""A problem gets at most this share of what is left for solving."""
 FLOORS = 2
 """Problems on which the incumbent is timed against itself."""
 SHORT_MINUTES = 8
@@ -143,11 +141,12 @@ class Workbench:
         ranked = [Target.model_validate(t) for t in targets]
         planned = plan_targets(ranked, session.options.only, self.slots.definitions())
         done = {t.definition for t in planned if session.ledger.step_result(f"solve:{t.definition}") is not None}
-        while (target := next_target(planned, done, self.accepted(), contracts, uses)) is not None:
+        while (following := next_target(planned, done, self.accepted(), contracts, uses)) is not None:
+            target, share = following
             left = session.budget.solve_left_s
             if session.budget.exhausted() is not None or (done and left < LEAST_SECONDS):
                 return
-            yield target, min(left, max(LEAST_SECONDS, left * MOST_OF_THE_REST))
+            yield target, min(left, max(LEAST_SECONDS, left * share))
             done.add(target.definition)
 
     def solve(self, target: Target, seconds: float) -> dict[str, Any]:

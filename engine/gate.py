@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from kernelwright.engine.gate_fidelity import PhaseFidelity, Ruling, rule
 from kernelwright.engine.gate_generate import GenerationCheck, compare_generations
-from kernelwright.engine.gate_liveness import LiveKernel, confirm_live, count_hits
+from kernelwright.engine.gate_liveness import LiveKernel, confirm_live, count_hits, look_seconds
 from kernelwright.engine.gate_plan import GatePlan, plan_gate
 from kernelwright.engine.gate_score import Scores
 from kernelwright.engine.gate_server import Arm, EngineOptions, GateServer, start_engines
@@ -100,7 +100,7 @@ def run_gate(
     started = time.monotonic()
     arm = _prepare(model, pack_dir, threads, cache_dir or kernel_cache(), cage)
     plan = plan_gate(model, budget_s)
-    gate = _Gate(arm, plan, on_progress, started + budget_s)
+    gate = _Gate(arm, plan, on_progress, started + budget_s, leave_one_out)
     with contextlib.ExitStack() as stack:
         engines = gate.start(stack)
         gate.score(*engines)
@@ -127,8 +127,10 @@ def _prepare(model: Path, pack_dir: Path, threads: int | None, cache: Path, cage
 class _Gate:
     """The gate's state while it runs: what has been measured so far, and the time left."""
 
-    def __init__(self, arm: Arm, plan: GatePlan, on_progress: Progress, deadline: float) -> None:
-        self.arm, self.plan, self._deadline = arm, plan, deadline
+    def __init__(
+        self, arm: Arm, plan: GatePlan, on_progress: Progress, deadline: float, leave_one_out: bool = True
+    ) -> None:
+        self.arm, self.plan, self._deadline, self._leave_one_out = arm, plan, deadline, leave_one_out
         self._tell, self._done = on_progress, 0
         self.scores, self.timings = Scores(), Timings()
         self.seconds: dict[str, float] = {}
@@ -165,13 +167,18 @@ class _Gate:
         """Measure one launch; the first one shows how many rounds the budget allows for the others."""
         with self._stage("speed"):
             self._say("speed: decode and prefill, ABBA")
-            rounds = self.plan.rounds(self.timings, self._deadline - time.monotonic())
+            rounds = self.plan.rounds(self.timings, self._deadline - time.monotonic() - self._kept_back_s())
             time_launch(self.timings, incumbent, patched, rounds, self._step)
 
     def switch_off(self) -> None:
         """Start the patched engine once per live kernel with that kernel off, as far as the time goes."""
         with self._stage("leave_one_out"):
             self.kernels = confirm_live(self.arm, self.kernels, self.plan, self._deadline, self._say)
+
+    def _kept_back_s(self) -> float:
+        """Return what switching the live kernels off in turn will take, seconds."""
+        live = {kernel.definition for kernel in self.kernels if kernel.hits}
+        return (1 + len(live)) * look_seconds(self.ready[1]) if self._leave_one_out else 0.0
 
     def rule(self, manifest: BaseModel) -> GateResult:
         """Weigh everything measured and return the result."""

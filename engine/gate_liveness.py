@@ -24,6 +24,7 @@ from kernelwright.profiles.digest import digest_bytes
 from kernelwright.sandbox.timing import timing_lock
 
 PROBE_TOKENS = 8
+LOOK_S = 8.0
 
 
 class LiveKernel(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
@@ -46,6 +47,11 @@ class LiveKernel(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     decode_tok_s_without: float | None = None
     """The same with this kernel off."""
     reason: str = ""
+
+
+def look_seconds(ready_s: float) -> float:
+    """Return about how long an engine that is ready after `ready_s` takes to be started, looked at and stopped."""
+    return 1.2 * ready_s + LOOK_S
 
 
 def count_hits(before: dict[str, Any], after: dict[str, Any]) -> list[LiveKernel]:
@@ -82,7 +88,7 @@ def confirm_live(
     repeats = first.logits == again.logits  # else a difference would say nothing
     seen: dict[str, dict[str, object]] = {}
     for definition in sorted({kernel.definition for kernel in kernels if kernel.hits}):
-        if time.monotonic() + 1.5 * took > deadline:
+        if time.monotonic() + look_seconds(took) > deadline:
             break
         say(f"without {definition}")
         with start_engines(arm, EngineOptions(patched=True, disable=(definition,))) as (engine,):

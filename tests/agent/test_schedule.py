@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kernelwright.agent.schedule import next_target, plan_targets
 from kernelwright.kernels.registry import define, op_of
 from tests.agent.test_compose import CONTRACTS, target
@@ -13,18 +15,33 @@ def ranked(**ceilings: float):  # type: ignore[no-untyped-def]
     return [target(name, 1e4, 0.3).model_copy(update={"ceiling": value}) for name, value in ceilings.items()]
 
 
-def test_the_one_with_most_to_gain_comes_first() -> None:
-    chosen = next_target(ranked(norm=1.1, up=1.5, block=1.8), (), (), CONTRACTS, USES)
-    assert chosen is not None and chosen.definition == "block"
+def following(done: set[str], accepted: set[str], **ceilings: float) -> tuple[str, float] | None:
+    found = next_target(ranked(**ceilings), done, accepted, CONTRACTS, USES)
+    return (found[0].definition, found[1]) if found else None
+
+
+def test_the_one_with_most_to_gain_comes_first_and_gets_its_share_of_the_time() -> None:
+    name, share = following(set(), set(), norm=2.0, up=1.5, block=4.0) or ("", 0.0)
+    assert name == "block"
+    outside = 0.5 * 31 / 61  # of norm's 61 uses 30 lie inside the block, all of up's do
+    assert share == pytest.approx(0.75 / (0.75 + outside))
 
 
 def test_an_accepted_region_leaves_its_ops_only_their_other_uses() -> None:
-    chosen = next_target(ranked(norm=1.1, up=1.5, block=1.8), {"block"}, {"block"}, CONTRACTS, USES)
-    assert chosen is not None and chosen.definition == "norm", "31 of its 61 uses lie outside; all of up's lie inside"
+    assert following({"block"}, {"block"}, norm=1.1, up=1.5, block=1.8) == ("norm", 1.0)
+
+
+def test_a_region_that_failed_gives_its_ops_back() -> None:
+    name, share = following({"block"}, set(), norm=1.1, up=1.5, block=1.8) or ("", 0.0)
+    assert name == "up" and 0.5 < share < 1.0
+
+
+def test_ops_with_nothing_left_to_gain_are_not_tried() -> None:
+    assert following({"block", "norm"}, {"block"}, norm=1.1, up=1.5, block=1.8) is None
 
 
 def test_what_is_done_does_not_come_again() -> None:
-    assert next_target(ranked(up=1.5), {"up"}, (), CONTRACTS, USES) is None
+    assert following({"up"}, set(), up=1.5) is None
 
 
 def test_only_restricts_and_overrides_an_exclusion() -> None:
