@@ -185,7 +185,8 @@ async def test_a_live_session_is_followed(live: Any, scripted: Any) -> None:
         live.ledger.close()
         text = await until(pilot, lambda text: "● done" in text)
         assert "done: every target was tried" in text
-        assert "Session ended" in await press(pilot, "5")
+        await pilot.press("5")
+        assert "Session ended" in await until(pilot, lambda text: "Session ended" in text)
 
 
 async def test_the_cursor_stays_on_its_attempt_while_new_ones_come(live: Any, scripted: Any) -> None:
