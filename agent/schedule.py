@@ -8,6 +8,9 @@ from kernelwright.kernels.definition import Definition, SlotContract
 from kernelwright.kernels.families.table import family_of
 from kernelwright.profiles.target import Target
 
+LEAST_SECONDS = 40.0
+"""A problem gets at least this: one search and a confirm take about as long."""
+
 
 def plan_targets(
     targets: Sequence[Target],
@@ -35,12 +38,13 @@ def next_target(
     accepted: Collection[str],
     contracts: Mapping[str, SlotContract],
     uses: Mapping[str, int],
+    left_s: float,
 ) -> tuple[Target, float] | None:
-    """Return the target with most left to gain and its share of the time left for solving; None when none is left.
+    """Return the target with most left to gain and the seconds it may take; None when none has anything to gain.
 
     `uses` counts the slots of one forward pass by definition. A slot inside a region that is accepted or still to be
-    tried has nothing to gain of its own; it comes up again when the region fails. Time is shared out in proportion to
-    what could be gained.
+    tried has nothing to gain of its own; it comes up again when the region fails. Of the `left_s` seconds every
+    target that is still to come has LEAST_SECONDS; the rest is shared out in proportion to what could be gained.
     """
     regions = {t.definition for t in planned if t.definition not in done} | set(accepted)
 
@@ -49,7 +53,9 @@ def next_target(
         return (1.0 - 1.0 / target.ceiling) * max(0, uses[target.definition] - hidden) / uses[target.definition]
 
     gains = [(gain(target), target) for target in planned if target.definition not in done]
-    best, target = max(gains, key=lambda pair: pair[0], default=(0.0, None))
-    if target is None or best <= 0:
+    coming = [(value, target) for value, target in gains if value > 0]
+    if not coming:
         return None
-    return target, best / sum(value for value, _ in gains)
+    best, target = max(coming, key=lambda pair: pair[0])
+    spare = max(0.0, left_s - LEAST_SECONDS * len(coming))
+    return target, min(left_s, LEAST_SECONDS + spare * best / sum(value for value, _ in coming))

@@ -12,7 +12,7 @@ from kernelwright.agent.events import ProblemPosed, ProfileTaken, TargetsRanked
 from kernelwright.agent.observe import measure_engine, profile_engine
 from kernelwright.agent.pose import pose, write_problem
 from kernelwright.agent.regions import add_regions
-from kernelwright.agent.schedule import next_target, plan_targets
+from kernelwright.agent.schedule import LEAST_SECONDS, next_target, plan_targets
 from kernelwright.agent.session import Session
 from kernelwright.agent.solve import solve
 from kernelwright.agent.traffic import bytes_per_token
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from kernelwright.engine.capture import CapturedWorkload
     from kernelwright.engine.server import ServeOptions
 
-LEAST_SECONDS = 50.0
-"""A problem gets at least this: one search and a confirm take about as long."""
 FLOORS = 2
 """Problems on which the incumbent is timed against itself."""
 SHORT_MINUTES = 8
@@ -141,12 +139,13 @@ class Workbench:
         ranked = [Target.model_validate(t) for t in targets]
         planned = plan_targets(ranked, session.options.only, self.slots.definitions())
         done = {t.definition for t in planned if session.ledger.step_result(f"solve:{t.definition}") is not None}
-        while (following := next_target(planned, done, self.accepted(), contracts, uses)) is not None:
-            target, share = following
+        while session.budget.exhausted() is None:
             left = session.budget.solve_left_s
-            if session.budget.exhausted() is not None or (done and left < LEAST_SECONDS):
+            following = next_target(planned, done, self.accepted(), contracts, uses, left)
+            if following is None or (done and left < LEAST_SECONDS):
                 return
-            yield target, min(left, max(LEAST_SECONDS, left * share))
+            target, seconds = following
+            yield target, seconds
             done.add(target.definition)
 
     def solve(self, target: Target, seconds: float) -> dict[str, Any]:
