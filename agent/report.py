@@ -15,6 +15,7 @@ keys beside it, each of which may be missing when a session ended early:
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -27,11 +28,12 @@ TITLE = "kernelwright session report"
 
 
 def write_reports(report: Report, folder: Path) -> tuple[Path, Path]:
-    """Write `report.html` and `report.md` into `folder` and return their paths.
+    """Write `report.html`, `report.md` and `report.json` into `folder`; return the paths of the first two.
 
     Each file appears whole or not at all. Raises OSError when the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    _replace(folder / "report.json", json.dumps(report, indent=1) + "\n")
     return (
         _replace(folder / "report.html", render_html(report, TITLE)),
         _replace(folder / "report.md", render_markdown(report)),

@@ -27,4 +27,10 @@ def latest_session() -> Path:
         raise WrongUse(
             f"no session in {sessions_home()}", "Run `kernelwright optimize` first, or name a session folder."
         )
-    return max(found, key=lambda folder: (folder / "session.db").stat().st_mtime)
+    return max(found, key=_touched_at)
+
+
+def _touched_at(folder: Path) -> float:
+    """Return when the ledger was written last, Unix time; while a session runs that shows on its write-ahead log."""
+    files = (folder / "session.db", folder / "session.db-wal")
+    return max(file.stat().st_mtime for file in files if file.exists())

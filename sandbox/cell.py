@@ -47,6 +47,7 @@ class Cell:
     ) -> None:
         self.threads = threads
         self._ready = False
+        self._last: Fork | None = None
         self._log = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()
         variables = {
@@ -70,8 +71,14 @@ class Cell:
             self._ready = True
 
     def fork(self, fds: Mapping[str, int]) -> Fork:
-        """Start a runner that gets `fds` under their names and waits for its bell. Raises RunnerFailed."""
+        """Start a runner that gets `fds` under their names and waits for its bell.
+
+        The runner before it must have been killed (RuntimeError): the first process waits for its end. Raises
+        RunnerFailed.
+        """
         self.await_ready()
+        if self._last is not None and self._last.pidfd >= 0:
+            raise RuntimeError("a cell runs one launch at a time: end the last one first")
         try:
             socket.send_fds(self._control, [json.dumps(list(fds)).encode()], list(fds.values()))
         except OSError:
@@ -80,7 +87,8 @@ class Cell:
         first, *children = self._process.inside() or [0]
         if len(children) != 1:  # the one that waits for its bell; nothing of an earlier launch may live on
             raise self._failed("misbehaved")
-        return Fork(self._process, children[0], first)
+        self._last = Fork(self._process, children[0], first)
+        return self._last
 
     def log(self) -> str:
         """Return the end of what was printed inside: diagnostics, never evidence."""

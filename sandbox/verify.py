@@ -117,19 +117,23 @@ class Bench:
         binary = self._prepare(candidate, ruling)
         if not ruling.settled:
             try:
-                with self._runners.start(candidate, binary) as arm:
-                    trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
-                    if trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
-                        self._runners.settle()
-                        launch = trial.time_and_judge(SEARCH_PAIRS)
-                        launches = [launch] if launch else []
-                        if is_narrow_win(launches):
-                            launches += self._launch_again(candidate, binary, ruling)
-                        self._decide(ruling, launches)
+                launches = self._search_launch(candidate, binary, ruling)
+                if is_narrow_win(launches):
+                    launches += self._launch_again(candidate, binary, ruling)
+                self._decide(ruling, launches)
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
         self._runners.prepare()
         return self._write(ruling)
+
+    def _search_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
+        with self._runners.start(candidate, binary) as arm:
+            trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
+            if not trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
+                return []
+            self._runners.settle()
+            launch = trial.time_and_judge(SEARCH_PAIRS)
+            return [launch] if launch else []
 
     def _launch_again(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
         """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win."""

@@ -60,7 +60,7 @@ class Reader(HTMLParser):
 def test_both_reports_say_the_same_with_interval_n_machine_and_command(written: tuple[Path, Path]) -> None:
     html, markdown = written
     assert (html.name, markdown.name) == ("report.html", "report.md")
-    assert sorted(path.name for path in html.parent.iterdir()) == ["report.html", "report.md"]
+    assert sorted(path.name for path in html.parent.iterdir()) == ["report.html", "report.json", "report.md"]
     for text in (Reader(html.read_text()).text, markdown.read_text()):
         for told in (
             "3.41×", "[3.35, 3.47]", "n=24 pairs over 3 launches", "48.2 → 164.4 tok/s",
@@ -115,6 +115,7 @@ def test_n_of_a_kernel_is_counted_from_its_pairs(report: dict[str, Any]) -> None
 
 def test_an_empty_session_says_what_is_missing_and_invents_nothing(tmp_path: Path) -> None:
     html, markdown = write_reports({}, tmp_path)
+    assert json.loads((tmp_path / "report.json").read_text()) == {}
     for text in (Reader(html.read_text()).text, markdown.read_text()):
         for told in (
             "before the engine was measured", "The decode phase was not scored",

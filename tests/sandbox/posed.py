@@ -77,7 +77,10 @@ def load_evil(name: str, problem: Problem) -> Candidate:
     return Candidate(
         definition=problem.definition.name,
         language="cpp",
-        sources=(SourceFile(path=name, content=text),),
+        sources=(
+            SourceFile(path=name, content=text),
+            SourceFile(path="linear.h", content=(EVIL / "linear.h").read_text()),
+        ),
         proposer="import",
         author=name,
     )

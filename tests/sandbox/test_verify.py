@@ -113,6 +113,12 @@ def test_confirm_refuses_to_run_with_a_control_off(cache: Path) -> None:
         bench.confirm(bench.problem.incumbent)
 
 
+def test_a_small_win_is_launched_twice_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelwright.sandbox.verify.is_narrow_win", lambda launches: True)
+    verdict = bench.search(load_evil("honest.cpp", bench.problem))
+    assert verdict.comparison is not None and verdict.comparison.launches == 3
+
+
 @pytest.mark.parametrize("trials", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_the_incumbent_is_never_faster_than_itself(cache: Path, trials: int) -> None:
     with open_bench(pose(slow_incumbent=False), cache) as bench:

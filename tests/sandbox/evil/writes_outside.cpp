@@ -1,45 +1,7 @@
 // Computes, then writes one float past its output.
-#include <kernelwright.h>
-#include <string.h>
+#include "linear.h"
 
-static float half_to_float(uint16_t h) {
-  _Float16 v;
-  memcpy(&v, &h, 2);
-  return static_cast<float>(v);
-}
-
-static void decode_row(const uint8_t* row, int64_t K, float* out) {
-  for (int64_t b = 0; b < K / 32; ++b) {
-    const uint8_t* block = row + b * 20;
-    uint16_t d16, m16;
-    memcpy(&d16, block, 2);
-    memcpy(&m16, block + 2, 2);
-    const float d = half_to_float(d16), m = half_to_float(m16);
-    for (int i = 0; i < 16; ++i) {
-      out[b * 32 + i] = d * (block[4 + i] & 15) + m;
-      out[b * 32 + 16 + i] = d * (block[4 + i] >> 4) + m;
-    }
-  }
-}
-
-static float dot(const float* a, const float* b, int64_t K) {
-  float sums[16] = {0}, total = 0;
-  for (int64_t k = 0; k < K; k += 16)
-    for (int i = 0; i < 16; ++i) sums[i] += a[k + i] * b[k + i];
-  for (int i = 0; i < 16; ++i) total += sums[i];
-  return total;
-}
-
-KW_RUN(args, 3) {
-  auto x = args.tensor<float>(0, 2);
-  auto w = args.tensor<uint8_t>(1, 2);
-  auto y = args.tensor<float>(2, 2);
-  if (!args.ok()) return;
-  const int64_t T = x.size[0], K = x.size[1], N = w.size[0], row = w.size[1];
-  float dense[4096];
-  for (int64_t n = 0; n < N; ++n) {
-    decode_row(w.data + n * row, K, dense);
-    for (int64_t t = 0; t < T; ++t) y.data[t * N + n] = dot(x.data + t * K, dense, K);
-  }
-  y.data[T * N] = 1;
+LINEAR_RUN {
+  l.compute();
+  l.y[l.T * l.N] = 1;
 }
