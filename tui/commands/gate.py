@@ -13,7 +13,10 @@ from pathlib import Path
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path, help="GGUF file")
     parser.add_argument("pack", type=Path, help="kernel pack, e.g. SESSION/pack")
-    parser.add_argument("--seconds", type=float, default=270.0, help="time for pairs beyond the least (default 270)")
+    parser.add_argument(
+        "--seconds", type=float, default=450.0,
+        help="time to spend; more pairs and each kernel switched off in turn, as far as it goes (default 450)",
+    )  # fmt: skip
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--cage", choices=("bubblewrap", "process"), default="bubblewrap")
     parser.add_argument("--out", type=Path, help="folder for gate.json")
