@@ -31,6 +31,7 @@ def solve(
     """
     deadline = time.monotonic() + seconds
     history = recorded_history(session, problem.definition.name)
+    _run_interrupted(session, bench, problem, history)
     _search(session, bench, problem, target, proposers, history, deadline - CONFIRM_SECONDS)
     accepted = _confirm(session, bench, history)
     result = _result(history, accepted)
@@ -44,6 +45,15 @@ def solve(
             )
         )
     return result
+
+
+def _run_interrupted(session: Session, bench: Bench, problem: Problem, history: History) -> None:
+    """Take the verdict that was in flight when an earlier run was killed, whatever the search may find since."""
+    for attempt in session.ledger.attempts(problem.definition.name, state="interrupted"):
+        candidate = session.ledger.load(attempt.candidate, Candidate)
+        verdict = judge(session, bench, candidate, attempt.phase)
+        if attempt.phase == "search":
+            history.add(candidate, verdict)
 
 
 def _search(

@@ -116,6 +116,19 @@ def test_the_attempt_in_flight_is_marked_interrupted_and_run_once_more(session: 
     assert search.state == "judged" and search.times_begun == 2
 
 
+def test_a_confirm_in_flight_is_run_again_though_a_faster_candidate_has_come_up(session: Session) -> None:
+    class Dies(ScriptedBench):
+        def confirm(self, candidate: Candidate):  # type: ignore[no-untyped-def]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve(session, Dies(lambda c: 2.0), problem(), target(), [Scripted(candidate("a"))], seconds=1e9)
+    session.ledger.mark_interrupted()
+    run(session, lambda c: 3.0 if c == candidate("b") else 2.0, candidate("b"))
+    confirms = session.ledger.attempts(phase="confirm")
+    assert [(a.state, a.times_begun) for a in confirms] == [("judged", 2), ("judged", 1)]
+
+
 def test_the_attempts_budget_stops_the_search(session: Session) -> None:
     session.budget.max_attempts = 2
     _, bench = run(session, lambda c: None, *(candidate(str(i)) for i in range(10)))
