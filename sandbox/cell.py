@@ -139,23 +139,22 @@ class Fork:
         return self._caged.cpu_seconds()
 
     def stop(self) -> None:
-        self._signal(signal.SIGSTOP)
+        """Stop everything in the cage, the process that forks included: whatever got hold of it stops, too."""
+        self._caged.stop()
 
     def resume(self) -> None:
-        self._signal(signal.SIGCONT)
+        self._caged.resume()
 
     def kill(self, timeout_s: float = 5.0) -> None:
         """End the runner and all that it started. Safe to call twice."""
         if self.pidfd < 0:
             return
         deadline = time.monotonic() + timeout_s
+        self.resume()  # a stopped parent would not take note of the end
         while self.inside() and time.monotonic() < deadline:
-            self._signal(signal.SIGKILL)
+            for pid in self.inside():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
         os.close(self.pidfd)
         self.pidfd = -1
-
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self.inside():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)

@@ -17,6 +17,7 @@ A native candidate writes its outputs into the mailbox itself. Results of a pyth
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import mmap
@@ -156,6 +157,7 @@ def _views(memory: mmap.mmap, places: dict[str, list[Any]]) -> dict[str, torch.T
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     _load_libraries()
+    _set_dumpable(False)  # a launch must not reach into the process that forks the next one
     control.sendall(READY)
     while True:
         message, fds, _, _ = socket.recv_fds(control, MESSAGE_BYTES, MAX_FDS)
@@ -164,6 +166,7 @@ def main() -> None:
         pid = os.fork()
         if pid == 0:
             control.close()
+            _set_dumpable(True)
             _run(dict(zip(json.loads(message), fds, strict=True)))
         for fd in fds:
             os.close(fd)
@@ -174,14 +177,18 @@ def main() -> None:
 def _load_libraries() -> None:
     """Load everything heavy before any job is known. Collecting garbage meanwhile would take a sixth of the time."""
     gc.disable()
-    import torch
+    import torch  # noqa: F401
     import tvm_ffi  # noqa: F401
 
     import kernelwright.kernels.load  # noqa: F401
 
     gc.freeze()
     gc.enable()
-    assert torch.__version__
+
+
+def _set_dumpable(allowed: bool) -> None:
+    """Say whether other processes of this user may open this one's memory (prctl(2), PR_SET_DUMPABLE)."""
+    ctypes.CDLL(None).prctl(4, int(allowed), 0, 0, 0)
 
 
 def _run(fds: dict[str, int]) -> None:
@@ -197,7 +204,7 @@ def _run(fds: dict[str, int]) -> None:
         with torch.inference_mode():
             Runner(job).serve()
         status = 0
-    except BaseException:
+    except BaseException:  # whatever a candidate throws ends its launch, and its log says what it was
         traceback.print_exc()
     finally:
         sys.stderr.flush()

@@ -142,9 +142,10 @@ class Timer:
     def _time_one(self, which: int, tensors: list[Tensors], result: TimedLaunch) -> float:
         exchange, other = self._arms[which], self._arms[1 - which].arm
         with stopped(other):
-            exchange.arm.warm(self._timeout_s)  # before it is given anything to work on
-            for i, inputs in enumerate(tensors):
-                exchange.load(i, inputs, self._rng.getrandbits(50))
+            exchange.arm.warm(self._timeout_s)
+            with stopped(exchange.arm):  # or a thread of it could begin on the inputs before the clock starts
+                for i, inputs in enumerate(tensors):
+                    exchange.load(i, inputs, self._rng.getrandbits(50))
             before = exchange.arm.cpu_seconds()  # of both, so that neither starts with colder caches
             elapsed = exchange.arm.go(self._timeout_s)
             if which:
@@ -235,8 +236,9 @@ def _probe(exchange: Exchange, draw: Callable[[], list[Tensors]], count: int, ti
     inputs = draw()[:count]
     exchange.arm.plan(exchange.calls[:count])
     exchange.arm.warm(timeout_s)
-    for i, tensors in enumerate(inputs):
-        exchange.load(i, tensors, 1)
+    with stopped(exchange.arm):
+        for i, tensors in enumerate(inputs):
+            exchange.load(i, tensors, 1)
     return exchange.arm.go(timeout_s)
 
 

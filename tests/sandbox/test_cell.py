@@ -63,15 +63,24 @@ def test_a_launch_beside_a_living_one_is_refused(cell: Cell, bell: int) -> None:
     first.kill()
 
 
-def test_stopping_a_runner_leaves_the_process_that_forks_alone(bell: int) -> None:
-    require_cage()
-    with Cell(cage=open_cage("bubblewrap"), threads=1) as own:
-        runner = launch(own, bell)
-        runner.stop()
-        assert _state(runner.pid) == "T" and _state(runner._parent) != "T"
-        runner.resume()
-        assert _state(runner.pid) != "T"
-        runner.kill()
+def test_stopping_a_runner_stops_the_whole_cage(cell: Cell, bell: int) -> None:
+    runner = launch(cell, bell)
+    runner.stop()
+    assert [_state(pid) for pid in (runner.pid, runner._parent)] == ["T", "T"]
+    runner.resume()
+    assert "T" not in [_state(pid) for pid in (runner.pid, runner._parent)]
+    runner.stop()
+    runner.kill()
+    launch(cell, bell).kill()
+
+
+def test_a_runner_may_not_open_the_memory_of_the_process_that_forks(cell: Cell, bell: int) -> None:
+    runner = launch(cell, bell)
+    time.sleep(0.2)
+    owner = {pid: Path(f"/proc/{pid}/mem").stat().st_uid for pid in (runner.pid, runner._parent)}
+    assert owner[runner._parent] == 0, "root's files in /proc: the mark of a process that is not dumpable"
+    assert os.geteuid() != 0 or owner[runner.pid] != 0
+    runner.kill()
 
 
 def test_a_cell_whose_process_has_died_says_so(bell: int) -> None:

@@ -11,7 +11,7 @@ class ScriptedExchange:
     def __init__(self, seconds) -> None:  # type: ignore[no-untyped-def]
         self.calls = [object()] * 8
         self.arm = self
-        self._seconds, self._count, self.asked = seconds, 0, 0
+        self._seconds, self._count, self.asked, self.stopped = seconds, 0, 0, False
 
     def plan(self, calls: list[object]) -> None:
         self._count = len(calls)
@@ -19,8 +19,15 @@ class ScriptedExchange:
     def warm(self, timeout_s: float) -> None:
         pass
 
+    def stop(self) -> None:
+        assert not self.stopped
+        self.stopped = True
+
+    def resume(self) -> None:
+        self.stopped = False
+
     def load(self, index: int, tensors: object, poison: int) -> None:
-        pass
+        assert self.stopped, "inputs are written while the arm cannot see them"
 
     def go(self, timeout_s: float) -> float:
         self.asked += 1
