@@ -112,5 +112,7 @@ class SlotContract(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     """Whether the outputs are linear in the activations, so that exact {0,1} cases apply."""
     reduction_axis: str | None = None
     """Axis summed over, K of the a-priori error bound."""
+    int_ranges: dict[str, tuple[int, int]] = {}
+    """Integer or Boolean input → lowest and highest value it may take, both included; indices stay inside."""
     regions: tuple[str, ...] = ()
     """Definitions this one hides when it is live (for a fused region)."""

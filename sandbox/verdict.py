@@ -48,6 +48,23 @@ class Comparison(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     level: Literal["kernel", "engine"]
 
 
+class Samples(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """Raw paired times of one launch: the evidence a comparison is computed from."""
+
+    incumbent: tuple[float, ...]
+    """Seconds per call."""
+    candidate: tuple[float, ...]
+
+
+class Decision(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """One rule that was applied: what was found, what was allowed, whether it passed."""
+
+    rule: str
+    found: float | str
+    allowed: float | str
+    passed: bool
+
+
 class Verdict(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     schema_version: Literal[1] = 1
     problem: str
@@ -67,6 +84,17 @@ class Verdict(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     """SHA-256 of the shared object that was judged."""
     evaluations: tuple[Evaluation, ...] = ()
     comparison: Comparison | None = None
+    launches: tuple[Samples, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    """In the order they were made; the last one that did not pass decided."""
+    labels: tuple[str, ...] = ()
+    """Where the result comes from: `custom`, `framework-wrap`, `vendor-wrap`. Provenance, not merit."""
+    tripwires: tuple[str, ...] = ()
+    """What the screens noticed; it raises scrutiny and decides nothing."""
+    environment: dict[str, str] = {}
+    """Machine, compiler and versions it was taken with."""
+    harness: str = ""
+    """Digest of the judge's own source."""
     prepare_ms: float | None = None
     packed_bytes: int = 0
     key: str | None = None
