@@ -15,7 +15,7 @@ class Controls:
     protect_inputs: bool = True
     """The runner cannot write its inputs. Off: the mailbox is not sealed."""
     stop_waiting: bool = True
-    """Whoever is not being timed is stopped, and the timed arm too while its inputs are written. Off: all keep running."""
+    """Whoever is not timed is stopped, and the timed arm while its inputs are written. Off: all keep running."""
     hidden_shapes: bool = True
     """Confirm draws shapes inside the declared ranges. Off: it asks for the timed shape only."""
     distributions: bool = True
@@ -27,7 +27,7 @@ class Controls:
     guard_zones: bool = True
     """The bytes around each output are checked. Off: they are not."""
     read_twice: bool = True
-    """Results are read at the bell and again later, and must agree. Off: read once, late."""
+    """Results count as they are at the bell: read twice, or nothing runs on meanwhile. Off: read once, late."""
     bell_in_turn: bool = True
     """A bell that rings before it is its turn ends the launch. Off: such rings are taken away and forgotten."""
 

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 JUDGE_LIMITS = Limits(memory_bytes=16 << 30, cpu_seconds=None)
 SLOWEST_ANSWER_S = 300.0
+DESK_BYTES = 4 << 30
+"""Room for the largest case with two results. Memory is taken only for what is laid on it."""
 
 
 class JudgeLink:
     """A judge in a cage of its own, for one problem. It loads while the caller does other things."""
 
-    def __init__(
-        self, problem: Problem, box: WeightBox, controls: Controls, *, cage: Cage, threads: int, desk_bytes: int
-    ) -> None:
-        self._desk = Mailbox("desk", desk_bytes)
+    def __init__(self, problem: Problem, box: WeightBox, controls: Controls, *, cage: Cage, threads: int) -> None:
+        self._desk = Mailbox("desk", DESK_BYTES)
         self._desk.seal_inputs()  # the judge reads; only we write
         self._log = tempfile.TemporaryFile()
         self._control, theirs = socket.socketpair()

@@ -129,9 +129,11 @@ def main() -> None:
 
     import torch
 
-    import kernelwright.sandbox.judge  # noqa: F401  loaded before the first message, while the supervisor does other things
+    import kernelwright.sandbox.judge  # noqa: F401  loaded before the first message, while others work
 
-    warnings.simplefilter("ignore")  # torch warns that what is mapped for reading must not be written; that is the point
+    warnings.simplefilter(
+        "ignore"
+    )  # torch warns that what is mapped for reading must not be written; that is the point
     control_fd, desk, weights = (int(word) for word in sys.argv[1:])
     control = socket.socket(fileno=control_fd)
     process = JudgeProcess(_map(desk), _map(weights))

@@ -47,6 +47,8 @@ class TimedLaunch:
     trouble: str = ""
     samples: list[tuple[int, Tensors, Answer, Answer]] = field(default_factory=list)
     """(call index, inputs, incumbent's answer, candidate's answer) to be judged in full."""
+    slots: tuple[int, ...] = ()
+    """Weight set of each call of a batch."""
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
@@ -133,6 +135,7 @@ class Timer:
         for which in order:
             seconds[which] = self._time_one(which, tensors, result)
             answers[which] = self._collect(self._arms[which], tensors)
+            self._rest(self._arms[which].arm)
         if self._controls.judge_timed and not result.trouble:
             result.trouble = self._comparer.find_disagreement(answers[0], answers[1])
             if keep:
@@ -150,8 +153,7 @@ class Timer:
         """Time one arm, awake and with inputs it has not seen; it stands still again as soon as it says "done"."""
         exchange = self._arms[which]
         arm, still = exchange.arm, self._controls.stop_waiting
-        if still:
-            arm.resume()
+        arm.resume()
         arm.warm(self._timeout_s)
         if still:
             arm.stop()  # or a thread of it could begin on the inputs before the clock starts
@@ -159,7 +161,7 @@ class Timer:
             exchange.load(i, inputs, self._rng.getrandbits(50))
         before = arm.cpu_seconds()
         elapsed = arm.go(self._timeout_s, stopped=still)
-        if still:
+        if self._controls.read_twice:
             arm.stop()  # or it could finish, after the bell, what is read last
         if which:
             result.cpu_s += arm.cpu_seconds() - before
@@ -169,11 +171,19 @@ class Timer:
     @contextlib.contextmanager
     def _both_stopped(self) -> Iterator[None]:
         """Keep both arms still but for the one that is timed: threads may still be waiting for work, awake."""
-        if not self._controls.stop_waiting:
+        try:
+            for exchange in self._arms:
+                self._rest(exchange.arm)
             yield
-            return
-        with stopped(self._arms[0].arm), stopped(self._arms[1].arm):
-            yield
+        finally:
+            for exchange in self._arms:
+                exchange.arm.resume()
+
+    def _rest(self, arm: Arm) -> None:
+        if self._controls.stop_waiting:
+            arm.stop()
+        else:
+            arm.resume()
 
     def draw_batch(self) -> list[Tensors]:
         """Return fresh inputs for every call of a batch."""
@@ -246,17 +256,16 @@ def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeou
     half = full = float("inf")
     for _ in range(DOUBTS):
         for _ in range(PROBES):
-            half = min(half, _probe(exchange, draw, len(calls) // 2, timeout_s))
-            full = min(full, _probe(exchange, draw, len(calls), timeout_s))
+            half = min(half, probe(exchange, draw()[: len(calls) // 2], timeout_s))
+            full = min(full, probe(exchange, draw(), timeout_s))
         if full <= 2e-3 or full >= 1.25 * half:
             return False
     return True
 
 
-def _probe(exchange: Exchange, draw: Callable[[], list[Tensors]], count: int, timeout_s: float) -> float:
-    """Return the seconds of one batch of the first `count` calls on fresh inputs."""
-    inputs = draw()[:count]
-    exchange.arm.plan(exchange.calls[:count])
+def probe(exchange: Exchange, inputs: list[Tensors], timeout_s: float) -> float:
+    """Return the seconds of one batch of the first `len(inputs)` calls. Raises RunnerFailed."""
+    exchange.arm.plan(exchange.calls[: len(inputs)])
     exchange.arm.warm(timeout_s)
     exchange.arm.stop()
     for i, tensors in enumerate(inputs):
