@@ -24,6 +24,7 @@ VERBS = {
     "profile": "a trace or a served model: where the time goes, per slot and phase",
     "targets": "ranked targets of a profile",
     "verify": "judge one candidate of a problem",
+    "selftest": "the judge against exploits and honest controls, on this machine",
     "gate": "incumbent against a kernel pack in the served engine: speed and fidelity",
     "report": "write the reports of a session again",
     "image": "build a container image from a session",
