@@ -294,6 +294,10 @@ class Bench:
             )
         ruling.settle_failure(failure)
 
+    def retire(self) -> None:
+        """End the last candidate's cage; the next verdict, of the same candidate too, gets a new one."""
+        self._runners.retire()
+
     def close(self) -> None:
         self._stack.close()
         self._incumbent = None
