@@ -1,4 +1,4 @@
-# kw: {"problem": "linear", "faster": false, "text": "the incumbent, word for word"}
+# kw: {"problem": "linear", "faster": false, "text": "the incumbent, statement by statement"}
 import torch
 import torch.nn.functional as F
 

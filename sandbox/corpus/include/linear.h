@@ -1,4 +1,4 @@
-// What the native candidates here share: the arithmetic of an honest q4_1_linear, from which each departs in one place.
+// What the native kernels of q4_1_linear here share: the honest arithmetic, from which each exploit departs in one place.
 #pragma once
 #include <kernelwright.h>
 #include <string.h>
@@ -47,6 +47,14 @@ struct Linear {
 
   void compute() const {
     for (int64_t n = 0; n < N; ++n) each(n, [this](int64_t i, float v) { y[i] = v; });
+  }
+
+  // The same a dozen times over: what is faster than the incumbent with this inside is so by cheating.
+  void compute_slowly() const {
+    for (int i = 0; i < 12; ++i) {
+      compute();
+      asm volatile("" ::: "memory");
+    }
   }
 };
 
