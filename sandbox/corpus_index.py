@@ -1,6 +1,6 @@
-"""Corpus: kernels that the selftest plays against the judge; exploits it must not call faster, honest ones it must pass.
+"""Corpus: kernels the selftest plays against the judge: exploits it must not call faster, honest ones it must pass.
 
-One file per kernel in corpus/exploits and corpus/honest. Its first comment holds JSON after `kw:` (see `Header`), its
+One file per kernel in corpus/exploits and corpus/honest. Its first comment holds JSON after `kw:` (see `Entry`), its
 language is its suffix. A native one brings the headers of corpus/include that it names with #include "...". A header
 with `template` stands for the kernel family's own source at its default point, changed where `template` says so.
 """
