@@ -162,7 +162,7 @@ def _plant(run: _Run, percent: float, trials: int) -> Planted:
     """Judge a candidate that does `percent` less work than the incumbent, `trials` times, in search."""
     problem, candidate = planted(percent)
     outcomes = []
-    with open_selftest_bench(problem, run.cage, run.cache, None) as bench:
+    with open_selftest_bench(SelftestProblem(problem, ({},)), run.cage, run.cache, None) as bench:
         for _ in range(trials):
             run.step(f"a kernel made {percent:+g} % faster")
             outcomes.append(bench.search(candidate).outcome)
