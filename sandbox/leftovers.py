@@ -1,0 +1,90 @@
+"""Leftovers: what a supervisor that was killed could not take away. The next one that opens a cage does.
+
+Whatever a cage leaves on the host has its owner in its name (or label): process id, start time and pid namespace. It
+is removed once that owner is certainly gone; what belongs to another pid namespace is left alone, for nobody here can
+tell whether its owner lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+PREFIX = "kernelwright-"
+STAGE = "kernelwright-stage-"
+LABEL = "kernelwright.owner"
+
+
+def owner_tag(pid: int | None = None) -> str:
+    """Return the owner in names: `<pid>-<start time in ticks>-<pid namespace>` of process `pid` (default: us)."""
+    number = pid or os.getpid()
+    return f"{number}-{_start_time(number)}-{_pid_namespace()}"
+
+
+def is_gone(tag: str) -> bool:
+    """Return whether the owner of `tag` has certainly ended. A tag that cannot be read has no owner to be sure of."""
+    parts = tag.split("-")
+    if len(parts) < 3 or not all(part.isdigit() for part in parts[:3]) or parts[2] != _pid_namespace():
+        return False
+    try:
+        return _start_time(int(parts[0])) != parts[1]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@functools.cache
+def sweep_once() -> None:
+    """Sweep the first time a process opens a cage."""
+    sweep_leftovers()
+
+
+def sweep_leftovers() -> list[str]:
+    """Remove control groups and staging folders of supervisors that are gone; return the paths removed.
+
+    What still runs in such a group is ended first. Containers are swept by the docker cage, which has a daemon to ask.
+    """
+    from kernelwright.sandbox.cgroup import own_folders
+
+    removed: list[str] = []
+    for parent in own_folders():
+        for folder in parent.glob(f"{PREFIX}*"):
+            if is_gone(folder.name.removeprefix(PREFIX)) and _remove_group(folder):
+                removed.append(str(folder))
+    for folder in Path(tempfile.gettempdir()).glob(f"{STAGE}*"):
+        if is_gone(folder.name.removeprefix(STAGE)) and folder.stat().st_uid in (os.geteuid(), 0):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                removed.append(str(folder))
+    return removed
+
+
+def _remove_group(folder: Path) -> bool:
+    for _ in range(200):
+        with contextlib.suppress(OSError):
+            members = [int(line) for line in (folder / "cgroup.procs").read_text().split()]
+            for pid in members:
+                if pid > 0:  # 0: in a pid namespace that is not below ours
+                    with contextlib.suppress(ProcessLookupError, PermissionError):
+                        os.kill(pid, signal.SIGKILL)
+        try:
+            folder.rmdir()
+            return True
+        except FileNotFoundError:
+            return True
+        except OSError:
+            time.sleep(0.01)
+    return False
+
+
+def _start_time(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def _pid_namespace() -> str:
+    return os.readlink("/proc/self/ns/pid").partition("[")[2].rstrip("]")
