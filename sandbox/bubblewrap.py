@@ -20,6 +20,7 @@ from kernelwright.profiles.errors import EnvironmentLacks
 from kernelwright.sandbox.cage import RUNNER_PACKAGES, SOURCE_ROOT, Bind, CagedProcess, Limits, cage_environment
 from kernelwright.sandbox.launch import launch_with_plan, rlimits
 from kernelwright.sandbox.leftovers import STAGE, owner_tag
+from kernelwright.sandbox.remedy import explain_refusal
 from kernelwright.sandbox.seccomp import compile_filter
 from kernelwright.sandbox.view import (
     OPTIONAL,
@@ -49,12 +50,8 @@ class Bubblewrap:
             code = caged.wait(30)
             said = caged.stderr.read().decode(errors="replace").strip() if caged.stderr else ""
         if code != 0:
-            raise EnvironmentLacks(
-                f"bubblewrap cannot build a cage here: {said}",
-                "allow user namespaces: sysctl -w user.max_user_namespaces=15000; on Ubuntu 24.04 also "
-                "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0; in a container run it with "
-                "--security-opt seccomp=unconfined --security-opt systempaths=unconfined --cap-add SYS_ADMIN",
-            )
+            cause, remedy = explain_refusal()
+            raise EnvironmentLacks(f"bubblewrap cannot build a cage here: {said} ({cause})", remedy)
 
     def spawn(
         self,

@@ -99,13 +99,14 @@ class CagedProcess:
         group: ControlGroup | None = None,
         cleanup: Callable[[], None] | None = None,
         layers: int = 2,
+        pidfd: int | None = None,
     ) -> None:
         self._popen = popen
         self._group = group
         self._cleanup = cleanup
         self._layers = layers
         self.pid = popen.pid
-        self.pidfd = os.pidfd_open(popen.pid)
+        self.pidfd = os.pidfd_open(popen.pid) if pidfd is None else pidfd
         self.limits_by = group.kind if group else "rlimits"
 
     @property

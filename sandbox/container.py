@@ -34,7 +34,8 @@ NO_DAEMON = (
 _MASKED = (
     "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
     "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/interrupts", "/sys/firmware", "/sys/fs",
-    "/sys/kernel", "/sys/block", "/sys/power", "/sys/hypervisor", "/sys/devices/virtual/dmi", "/sys/devices/virtual/powercap",
+    "/sys/kernel", "/sys/block", "/sys/power", "/sys/hypervisor", "/sys/devices/virtual/dmi",
+    "/sys/devices/virtual/powercap",
 )  # fmt: skip
 _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 _SHARED_MEMORY_BYTES = 64 << 20
@@ -51,7 +52,11 @@ def connect() -> docker.DockerClient:
         client = docker.from_env(timeout=API_TIMEOUT_S)
         client.ping()
     except (DockerException, OSError) as error:
-        raise EnvironmentLacks(f"no Docker daemon answers: {error}", NO_DAEMON) from None
+        if "PermissionError" in str(error):
+            raise EnvironmentLacks(
+                "the Docker daemon is not yours to use", "sudo usermod -aG docker $USER, then log in again"
+            ) from None
+        raise EnvironmentLacks("no Docker daemon answers", NO_DAEMON) from None
     try:
         _check_daemon(client)
     except EnvironmentLacks:
@@ -139,6 +144,10 @@ class Container:
         self._client, self._identity = client, identity
         self._pidfd = os.pidfd_open(pid)
         self._code: int | None = None
+
+    def dup_pidfd(self) -> int:
+        """Return another descriptor of the first process; the caller closes it."""
+        return os.dup(self._pidfd)
 
     def poll(self) -> int | None:
         """Return the exit code, None while it runs."""

@@ -89,8 +89,7 @@ class DockerCage:
             "rlimits": rlimits(limits, own_uid is not None),
             "fds": [0, 1, 2, *fds],
         }
-        with contextlib.ExitStack() as stack, _Streams(stdout, stderr) as streams:
-            meeting = stack.enter_context(_Meeting(uid))
+        with contextlib.ExitStack() as stack, _Streams(stdout, stderr) as streams, _Meeting(uid) as meeting:
             body = settings(
                 [sys.executable, "-I", "-S", str(_REAPER), "receive", str(_MEETING / "s")], image=self._image, user=uid,
                 binds=_shown(packages, ro_binds, own_uid, meeting.folder), writable=rw_binds, limits=limits,
@@ -99,10 +98,11 @@ class DockerCage:
             identity = self._start(body, stack)
             pid = self._find_pid(identity)
             container = Container(self._client, identity, pid, streams.stdout, streams.stderr)
+            group = group_of(pid)  # before it runs: a short command would be gone
             control = meeting.hand_over(plan, [streams.null, streams.out, streams.err, *fds], pid)
             kept = stack.pop_all()
             kept.callback(control.close)
-        return _ContainedProcess(container, group_of(pid), kept)
+        return _ContainedProcess(container, group, kept)
 
     def _start(self, body: Mapping[str, object], stack: contextlib.ExitStack) -> str:
         from docker.errors import APIError
@@ -136,9 +136,8 @@ class DockerCage:
 
 class _ContainedProcess(CagedProcess):
     def __init__(self, container: Container, group: ControlGroup | None, kept: contextlib.ExitStack) -> None:
-        super().__init__(container, _Borrowed.of(group), kept.close, layers=1)
-        limited = group.limited if group else ()
-        self.limits_by = f"docker ({group.kind}; limited: {', '.join(limited)})" if group and limited else "rlimits"
+        super().__init__(container, _Borrowed.of(group), kept.close, layers=1, pidfd=container.dup_pidfd())
+        self.limits_by = f"docker's {group.kind}" if group and group.limited else "rlimits"
 
 
 class _Borrowed(ControlGroup):
