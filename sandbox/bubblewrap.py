@@ -12,14 +12,13 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from typing import IO
 
 from kernelwright.profiles.errors import EnvironmentLacks
 from kernelwright.sandbox.cage import RUNNER_PACKAGES, SOURCE_ROOT, Bind, CagedProcess, Limits, cage_environment
 from kernelwright.sandbox.launch import launch_with_plan, rlimits
-from kernelwright.sandbox.leftovers import STAGE, owner_tag
+from kernelwright.sandbox.leftovers import make_stage
 from kernelwright.sandbox.remedy import explain_refusal
 from kernelwright.sandbox.seccomp import compile_filter
 from kernelwright.sandbox.view import (
@@ -69,7 +68,7 @@ class Bubblewrap:
         """See `Cage.spawn`."""
         uid = free_uid() if os.geteuid() == 0 else None
         ro = [*software_binds(packages), *ro_binds]
-        stage = tempfile.mkdtemp(prefix=f"{STAGE}{owner_tag()}-") if uid is not None else None
+        stage = make_stage() if uid is not None else None
         staged: list[list[str]] = []
 
         def source_of(bind: Bind) -> str:

@@ -19,7 +19,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from kernelwright.sandbox.cage import RUNNER_PACKAGES, SOURCE_ROOT, Bind, CagedP
 from kernelwright.sandbox.cgroup import ControlGroup, group_of
 from kernelwright.sandbox.container import Container, connect, find_or_make_image, remove, settings, sweep
 from kernelwright.sandbox.launch import rlimits
-from kernelwright.sandbox.leftovers import STAGE, owner_tag
+from kernelwright.sandbox.leftovers import make_stage
 from kernelwright.sandbox.view import (
     OPTIONAL,
     check_readable,
@@ -156,7 +155,7 @@ class _Meeting:
 
     def __init__(self, uid: int) -> None:
         self._uid = uid
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{STAGE}{owner_tag()}-"))
+        self.folder = Path(make_stage())
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self.folder / "s"))
         self._server.listen(1)

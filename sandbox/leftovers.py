@@ -38,6 +38,17 @@ def is_gone(tag: str) -> bool:
         return True
 
 
+def make_stage() -> str:
+    """Return a new empty folder, named for its owner, in a place that every user can walk to."""
+    return tempfile.mkdtemp(prefix=f"{STAGE}{owner_tag()}-", dir=_stage_parent())
+
+
+def _stage_parent() -> Path:
+    places = [Path(place).resolve() for place in (tempfile.gettempdir(), "/tmp", "/var/tmp")]
+    walkable = (p for p in places if all(q.is_dir() and q.stat().st_mode & 0o001 for q in (p, *p.parents)))
+    return next(walkable, places[0])
+
+
 @functools.cache
 def sweep_once() -> None:
     """Sweep the first time a process opens a cage."""
@@ -56,7 +67,7 @@ def sweep_leftovers() -> list[str]:
         for folder in parent.glob(f"{PREFIX}*"):
             if is_gone(folder.name.removeprefix(PREFIX)) and _remove_group(folder):
                 removed.append(str(folder))
-    for folder in Path(tempfile.gettempdir()).glob(f"{STAGE}*"):
+    for folder in _stage_parent().glob(f"{STAGE}*"):
         if is_gone(folder.name.removeprefix(STAGE)) and folder.stat().st_uid in (os.geteuid(), 0):
             shutil.rmtree(folder, ignore_errors=True)
             if not folder.exists():
