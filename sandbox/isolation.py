@@ -118,16 +118,28 @@ def _cgroup(pid: int) -> str:
 
 
 def _proc_is(pid: int) -> str:
-    """Return 'own' when every procfs mounted in its view shows its pid namespace and not ours, else 'shared'."""
+    """Return 'own' when every procfs mounted in its view shows its pid namespace and no other, else 'shared'.
+
+    A procfs lists a process under its number there, and counts its numbers from its own namespace down: the one of the
+    process's namespace has it under its innermost number, as its only one.
+    """
     namespace = os.readlink(f"/proc/{pid}/ns/pid")
     if namespace == os.readlink("/proc/self/ns/pid"):
         return "shared"
-    with contextlib.suppress(PermissionError, FileNotFoundError):
+    with contextlib.suppress(PermissionError, FileNotFoundError, ProcessLookupError):
+        innermost = _numbers(Path(f"/proc/{pid}"))[-1]
         for point in _proc_mounts(pid):
-            if os.readlink(f"/proc/{pid}/root{point}/1/ns/pid") != namespace:
+            entry = Path(f"/proc/{pid}/root{point}/{innermost}")
+            if os.readlink(entry / "ns/pid") != namespace or _numbers(entry) != [innermost]:
                 return "shared"
         return "own"
     return "unknown"
+
+
+def _numbers(entry: Path) -> list[str]:
+    """Return the process numbers that a procfs entry gives, outermost namespace first."""
+    lines = (entry / "status").read_text().splitlines()
+    return next(line.split()[1:] for line in lines if line.startswith("NSpid:"))
 
 
 def _proc_mounts(pid: int) -> list[str]:

@@ -10,6 +10,7 @@ import functools
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -82,12 +83,13 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def daemon_of_our_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def daemon_of_our_own() -> Iterator[str]:
     """The address of a Docker daemon of our own, which touches neither the network nor another daemon's data."""
     program = shutil.which("dockerd")
     if program is None or os.geteuid() != 0:
         pytest.skip("starting a Docker daemon needs root and dockerd")
-    folder = tmp_path_factory.mktemp("docker")
+    folder = Path(tempfile.mkdtemp(prefix="kernelwright-docker-", dir="/tmp"))
+    folder.chmod(0o711)  # a test lets an ordinary user talk to it
     host = f"unix://{folder}/d.sock"
     command = [
         program, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "-H", host, "--bridge=none",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -21,6 +22,7 @@ from kernelwright.sandbox.cage import Bind, Limits, open_cage
 from kernelwright.sandbox.container import connect
 from kernelwright.sandbox.docker_cage import DockerCage
 from kernelwright.sandbox.isolation import measure
+from tests.sandbox.ordinary import USER, copy_readable, require_ordinary_user, run_as_ordinary_user
 from tests.sandbox.posed import draw_sets, load_evil, pose
 
 SLEEP = ["/bin/sleep", "60"]
@@ -58,6 +60,34 @@ def test_a_container_without_a_user_namespace_is_l3(cage: DockerCage) -> None:
         assert shared == ["user"]
         assert (level, facts["powers_from"], facts["lacking"]) == ("L3", "nowhere", "")
         assert "memory, pids" in process.limits_by and process.cpu_seconds() >= 0
+
+
+@pytest.mark.docker
+def test_the_cage_of_a_user_who_may_use_docker_is_l3(daemon: str) -> None:
+    """With the user's own id, so that it can be measured and stopped; it sees no process of that user's."""
+    require_ordinary_user()
+    packages = Path(str(importlib.util.find_spec("docker").origin)).parents[1]  # type: ignore[union-attr]
+    address = Path(daemon.removeprefix("unix://"))
+    with copy_readable() as root:
+        code = f"""
+            import sys
+            sys.path[:0] = [{str(root)!r}, {str(packages)!r}]
+            from kernelwright.sandbox.cage import open_cage
+            from kernelwright.sandbox.isolation import measure
+            with open_cage("docker").spawn(["/bin/sleep", "60"]) as process:
+                level, facts = measure(process.inner_pid())
+                process.stop()
+                process.resume()
+            print(level, facts["host_uid"], facts["powers_from"], facts["reach"], process.alive, sep="|")
+        """
+        os.chown(address, USER, 0)
+        try:
+            done = run_as_ordinary_user(textwrap.dedent(code), {"DOCKER_HOST": daemon})
+        finally:
+            os.chown(address, 0, 0)
+    if "is not installed" in done.stderr:
+        pytest.skip(f"the docker package is not readable by other users: {done.stderr[-200:]}")
+    assert done.stdout.strip() == f"L3|{USER}|nowhere|sees no process of ours|False", done.stderr
 
 
 @pytest.mark.docker

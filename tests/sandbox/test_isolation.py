@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +14,8 @@ import pytest
 
 from kernelwright.sandbox.cage import CagedProcess, open_cage
 from kernelwright.sandbox.isolation import find_lacking, measure
+from tests.sandbox.ordinary import BECOME, USER, copy_readable, require_ordinary_user, run_as_ordinary_user
+from tests.sandbox.posed import draw_sets, load_evil, pose
 
 SLEEP = ["/bin/sleep", "60"]
 ROOTLESS = """
@@ -107,34 +107,18 @@ def test_an_ended_process_is_an_error() -> None:
 
 @pytest.fixture
 def readable() -> Iterator[Path]:
-    """A copy of the sandbox that any user can read, and a file that every user could read outside a cage."""
-    with tempfile.TemporaryDirectory(dir="/tmp") as name:
-        root = Path(name)
-        home = Path(open_cage.__code__.co_filename).resolve().parents[1]
-        for package in ("profiles", "kernels", "sandbox"):
-            shutil.copytree(
-                home / package, root / "kernelwright" / package, ignore=shutil.ignore_patterns("__pycache__")
-            )
+    with copy_readable() as root:
         (root / "secret").write_text("seen")
-        subprocess.run(["chmod", "-R", "a+rX", name], check=True)
         yield root
 
 
 @pytest.mark.cage
 def test_an_ordinary_users_cage_is_l3_and_sees_no_process_of_that_user(readable: Path) -> None:
-    python = "/usr/bin/python3"
-    if os.geteuid() != 0 or shutil.which("setpriv") is None:
-        pytest.skip("becoming an ordinary user needs root and setpriv")
-    new = subprocess.run([python, "-c", "import sys; assert sys.version_info >= (3, 11)"], capture_output=True)
-    if new.returncode:
-        pytest.skip("no system-wide Python 3.11 that an ordinary user could run")
-    become = ["setpriv", "--reuid=60001", "--regid=60001", "--clear-groups", "--inh-caps=-all"]
-    neighbour = subprocess.Popen([*become, *SLEEP])  # a process of the very user, to be found if anything can
+    require_ordinary_user()
+    neighbour = subprocess.Popen([*BECOME, *SLEEP])  # a process of the very user, to be found if anything can
     try:
         code = textwrap.dedent(ROOTLESS.format(root=str(readable), outside=neighbour.pid))
-        done = subprocess.run(
-            [*become, python, "-I", "-c", code], capture_output=True, text=True, timeout=120, cwd="/", env={}
-        )
+        done = run_as_ordinary_user(code)
     finally:
         neighbour.kill()
         neighbour.wait()
@@ -142,9 +126,9 @@ def test_an_ordinary_users_cage_is_l3_and_sees_no_process_of_that_user(readable:
         pytest.skip(f"ordinary users get no namespaces here: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found["uid"] == 60001
+    assert found["uid"] == USER
     assert found["level"] == "L3", found["facts"]
-    assert found["facts"]["host_uid"] == "60001" and found["facts"]["reach"] == "sees no process of ours"
+    assert found["facts"]["host_uid"] == str(USER) and found["facts"]["reach"] == "sees no process of ours"
     assert [word for word in found["seen"].split() if word.isdigit()] in (["1", "2"], ["1", "2", "3"])
     assert "reached" not in found["kill"] and "seen" not in found["file"]
     assert "No such file" in found["file"]
@@ -154,7 +138,7 @@ def test_an_ordinary_users_cage_is_l3_and_sees_no_process_of_that_user(readable:
 @pytest.mark.cage
 def test_a_cage_that_sees_our_processes_is_not_l3_for_the_same_user(readable: Path) -> None:
     """The control: the same cage with the host's procfs in it is told apart, by what is in it."""
-    become = ["setpriv", "--reuid=60001", "--regid=60001", "--clear-groups"] if os.geteuid() == 0 else []
+    require_ordinary_user()
     code = f"""
         import subprocess, sys
         sys.path.insert(0, {str(readable)!r})
@@ -165,10 +149,7 @@ def test_a_cage_that_sees_our_processes_is_not_l3_for_the_same_user(readable: Pa
             level, facts = measure(process.inner_pid())
             print(level, facts["proc"], facts["reach"])
     """
-    done = subprocess.run(
-        [*become, "/usr/bin/python3", "-I", "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
-        cwd="/", env={"PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    done = run_as_ordinary_user(textwrap.dedent(code))
     level, proc, reach = done.stdout.split() or pytest.fail(done.stderr)
     assert (level, reach) == ("L2", "ours") and proc in ("shared", "unknown")
 
@@ -219,3 +200,16 @@ def test_a_shared_user_namespace_counts_unless_every_capability_set_is_empty() -
             process.wait()
     assert (found["bounded"][0], found["bounded"][1]["powers_from"]) == ("L2", "nowhere"), found
     assert (found["open"][0], found["open"][1]["powers_from"]) == ("L1", "ours"), found
+
+
+def test_a_verdict_of_the_process_cage_is_l1_and_allows_no_patch(tmp_path: Path) -> None:
+    from kernelwright.sandbox.verify import Bench
+
+    problem = pose()
+    with Bench(
+        problem, problem_dir=tmp_path, weights=draw_sets(problem), cage="process", threads=1,
+        cache_dir=tmp_path / "builds", call_timeout_s=10.0, floor=0.02,
+    ) as bench:  # fmt: skip
+        verdict = bench.search(load_evil("honest.cpp", problem))
+    assert (verdict.isolation, verdict.accepted) == ("L1", False), verdict
+    assert verdict.outcome == "faster" and "shares our pid namespace" in verdict.isolation_facts["lacking"]
