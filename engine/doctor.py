@@ -114,7 +114,7 @@ def _control_groups() -> Iterator[Finding]:
     if {"memory", "pids"} <= set(limited):
         yield Finding(name="control groups", state="ok", detail=kind, needed=False)
         return
-    cost = "a cage's memory is limited by process and not as a whole (rlimits)"
+    cost = "only rlimits limit a cage: its private memory by process, its shared memory not at all"
     yield Finding(
         name="control groups", state="missing", detail=f"{kind or 'none can be made'}: {cost}", needed=False, cost=cost,
         remedy="systemd-run --user --scope -p Delegate=yes kernelwright …; in a container: a writable /sys/fs/cgroup",

@@ -31,6 +31,7 @@ from kernelwright.sandbox.cgroup import ControlGroup, group_of
 from kernelwright.sandbox.container import Container, connect, find_or_make_image, remove, settings, sweep
 from kernelwright.sandbox.launch import rlimits
 from kernelwright.sandbox.leftovers import make_stage
+from kernelwright.sandbox.seccomp import compile_filter
 from kernelwright.sandbox.view import (
     OPTIONAL,
     check_readable,
@@ -87,6 +88,7 @@ class DockerCage:
             "env": {**cage_environment(env), "PYTHONPATH": str(SOURCE_ROOT)},
             "rlimits": rlimits(limits, own_uid is not None),
             "fds": [0, 1, 2, *fds],
+            "filter": compile_filter().hex(),
         }
         with contextlib.ExitStack() as stack, _Streams(stdout, stderr) as streams, _Meeting(uid) as meeting:
             body = settings(

@@ -4,8 +4,9 @@ Trusted, and run as a plain script (`python -I -S reaper.py …`), so that it ne
 
     reaper.py run PLAN         process cage: PLAN is JSON {argv, env, supervisor}, the last one's process id; the
                                command inherits every open descriptor
-    reaper.py receive SOCKET   docker cage: connects to the unix socket, receives a plan {argv, env, rlimits, fds} and
-                               the descriptors, which get the numbers `fds` in the command
+    reaper.py receive SOCKET   docker cage: connects to the unix socket, receives a plan {argv, env, rlimits, fds,
+                               filter} and the descriptors, which get the numbers `fds` in the command; `filter` is the
+                               seccomp program in hex, on top of the daemon's, which skips calls that its library cannot name
 
 Ends with the command's exit code, or 128 + the signal that ended it. Before that everything the command started is
 killed: an orphan becomes our child (we are process 1 of a namespace, or its subreaper), so a daemon that has left its
@@ -26,7 +27,8 @@ import sys
 import time
 from typing import Any, NoReturn
 
-_PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36
+_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER = 4, 22, 36
+_SECCOMP_MODE_FILTER = 2
 _MAX_FDS = 250
 
 
@@ -109,7 +111,20 @@ def _become(plan: dict[str, Any]) -> None:
         resource.setrlimit(number, (value, value))
     os.umask(0o022)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    if "filter" in plan:
+        _filter(bytes.fromhex(plan["filter"]))
     os.execvpe(plan["argv"][0], plan["argv"], plan["env"])
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.c_char_p))  # struct sock_fprog, <linux/filter.h>
+
+
+def _filter(program: bytes) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    whole = _Program(len(program) // 8, program)
+    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(whole), 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "the seccomp filter is refused")
 
 
 def _open_supervisor(pid: int) -> int:

@@ -56,6 +56,7 @@ def test_a_container_without_a_user_namespace_is_l3(cage: DockerCage) -> None:
         assert set(status["Uid"].split()).isdisjoint({"0"}) and set(status["Gid"].split()).isdisjoint({"0"})
         assert all(int(status[name], 16) == 0 for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"))
         assert (status["Seccomp"].strip(), status["NoNewPrivs"].strip()) == ("2", "1")
+        assert int(status.get("Seccomp_filters", "2")) == 2, "the daemon's, and our own program on top"
         shared = [name for name, link in spaces.items() if link == os.readlink(f"/proc/self/ns/{name}")]
         assert shared == ["user"]
         assert (level, facts["powers_from"], facts["lacking"]) == ("L3", "nowhere", "")
