@@ -13,7 +13,7 @@ import select
 import subprocess
 import tarfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from kernelwright.profiles.errors import EnvironmentLacks
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 REPOSITORY = "kernelwright-cage"
 API_TIMEOUT_S = 60
+LOST = 137
+"""The exit code of a container whose own the daemon does not tell: that of a killed one."""
 NO_DAEMON = (
     "start one: `systemctl start docker`, or as root `dockerd &`; install it with apt-get install -y docker.io. The "
     "bubblewrap cage needs no daemon"
@@ -167,13 +169,16 @@ class Container:
         return self._code
 
     def _ask_code(self) -> int:
+        from docker.errors import APIError
+
         deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:  # the daemon hears of the end a little later than we do
-            state = self._client.api.inspect_container(self._identity)["State"]
-            if not state["Running"]:
-                return int(state["ExitCode"])
-            time.sleep(0.01)
-        return 137
+        with contextlib.suppress(APIError, OSError):  # without the daemon nobody knows it any more
+            while time.monotonic() < deadline:  # the daemon hears of the end a little later than we do
+                state = self._client.api.inspect_container(self._identity)["State"]
+                if not state["Running"]:
+                    return int(state["ExitCode"])
+                time.sleep(0.01)
+        return LOST
 
 
 def remove(client: docker.DockerClient, identity: str) -> None:
@@ -188,6 +193,8 @@ def remove(client: docker.DockerClient, identity: str) -> None:
             return
         except APIError:  # it is being removed, or still dying
             time.sleep(0.1)
+        except OSError:  # the daemon has ended; the next docker cage removes what it left
+            return
 
 
 def sweep(client: docker.DockerClient) -> list[str]:
@@ -198,10 +205,3 @@ def sweep(client: docker.DockerClient) -> list[str]:
             remove(client, found["Id"])
             gone.append(str(found["Id"]))
     return gone
-
-
-def read_facts(client: docker.DockerClient) -> Mapping[str, str]:
-    """Return what `doctor` says of a daemon: version, storage, cgroup version, runtime."""
-    info = client.info()
-    keys = {"version": "ServerVersion", "storage": "Driver", "cgroup": "CgroupVersion", "runtime": "DefaultRuntime"}
-    return {name: str(info.get(key, "unknown")) for name, key in keys.items()}

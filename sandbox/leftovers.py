@@ -68,11 +68,16 @@ def sweep_leftovers() -> list[str]:
             if is_gone(folder.name.removeprefix(PREFIX)) and _remove_group(folder):
                 removed.append(str(folder))
     for folder in _stage_parent().glob(f"{STAGE}*"):
-        if is_gone(folder.name.removeprefix(STAGE)) and folder.stat().st_uid in (os.geteuid(), 0):
-            shutil.rmtree(folder, ignore_errors=True)
-            if not folder.exists():
-                removed.append(str(folder))
+        if is_gone(folder.name.removeprefix(STAGE)) and _remove_stage(folder):
+            removed.append(str(folder))
     return removed
+
+
+def _remove_stage(folder: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        if os.geteuid() in (0, folder.lstat().st_uid):
+            shutil.rmtree(folder, ignore_errors=True)  # it does not follow a link
+    return not folder.exists()
 
 
 def _remove_group(folder: Path) -> bool:
@@ -88,6 +93,8 @@ def _remove_group(folder: Path) -> bool:
             return True
         except FileNotFoundError:
             return True
+        except PermissionError:
+            return False
         except OSError:
             time.sleep(0.01)
     return False

@@ -6,7 +6,7 @@ Trusted, and run as a plain script (`python -I -S reaper.py …`), so that it ne
                                command inherits every open descriptor
     reaper.py receive SOCKET   docker cage: connects to the unix socket, receives a plan {argv, env, rlimits, fds,
                                filter} and the descriptors, which get the numbers `fds` in the command; `filter` is the
-                               seccomp program in hex, on top of the daemon's, which skips calls that its library cannot name
+                               seccomp program in hex, on top of the daemon's, which skips calls it cannot name
 
 Ends with the command's exit code, or 128 + the signal that ended it. Before that everything the command started is
 killed: an orphan becomes our child (we are process 1 of a namespace, or its subreaper), so a daemon that has left its

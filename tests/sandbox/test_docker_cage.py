@@ -261,6 +261,19 @@ def test_a_verdict_of_the_docker_cage_is_l3(daemon: str, tmp_path: Path) -> None
         assert bench.search(load_evil("wrong.py", problem)).outcome == "incorrect"
 
 
+@pytest.mark.docker
+def test_an_engine_of_the_gate_answers_from_a_container(cage: DockerCage, tmp_path: Path, tiny_model: Path) -> None:
+    from kernelwright.engine.gate_server import Arm, EngineOptions, start_engines
+
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "cache").mkdir()
+    arm = Arm(cage, tiny_model, tmp_path / "pack", tmp_path / "cache", threads=1)
+    with start_engines(arm, EngineOptions(patched=False)) as (engine,):
+        assert engine.isolation == "L3" and engine.resident_bytes() > 10**7
+        with engine.client() as client:
+            assert client.is_healthy()
+
+
 def test_no_daemon_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nobody.sock")
     with pytest.raises(EnvironmentLacks, match="no Docker daemon answers") as caught:
