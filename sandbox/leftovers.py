@@ -30,7 +30,11 @@ def owner_tag(pid: int | None = None) -> str:
 def is_gone(tag: str) -> bool:
     """Return whether the owner of `tag` has certainly ended. A tag that cannot be read has no owner to be sure of."""
     parts = tag.split("-")
-    if len(parts) < 3 or not all(part.isdigit() for part in parts[:3]) or parts[2] != _pid_namespace():
+    if (
+        len(parts) < 3
+        or not all(part.isascii() and part.isdigit() for part in parts[:3])
+        or parts[2] != _pid_namespace()
+    ):
         return False
     try:
         return _start_time(int(parts[0])) != parts[1]

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernelwright.sandbox.cage import open_cage
 from kernelwright.sandbox.cgroup import create_group
@@ -126,3 +128,8 @@ def test_an_owner_is_gone_only_when_that_is_certain() -> None:
     tag = owner_tag(gone.pid)
     gone.wait()
     assert is_gone(tag) and is_gone(f"{tag}-1f2e3d4c")
+
+
+@given(st.text() | st.lists(st.text(alphabet="0123456789²٣x"), max_size=5).map("-".join))
+def test_a_name_that_is_no_owners_is_never_swept(name: str) -> None:
+    assert not is_gone(name)
