@@ -141,12 +141,17 @@ def own_folders() -> list[Path]:
 
 
 def read_hierarchies(pid: int | None = None) -> list[Hierarchy]:
-    """Return the mounted hierarchies and the group of `pid` (default: us) in each; none where none is mounted."""
+    """Return the mounted hierarchies and the group of `pid` (default: us) in each; none where none is mounted.
+
+    Raises FileNotFoundError when `pid` has ended.
+    """
+    file = Path(f"/proc/{pid or 'self'}/cgroup")
+    if pid is None and not file.exists():  # a kernel without control groups
+        return []
     groups: dict[str, str] = {}
-    with contextlib.suppress(FileNotFoundError if pid is None else ()):
-        for line in Path(f"/proc/{pid or 'self'}/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            groups[controllers] = path
+    for line in file.read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups[controllers] = path
     found: list[Hierarchy] = []
     for mount, root, kind, options in _cgroup_mounts():
         for controllers, path in groups.items():
