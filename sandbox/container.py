@@ -14,7 +14,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from kernelwright.profiles.errors import EnvironmentLacks
 from kernelwright.sandbox.cage import Bind, Limits
@@ -22,9 +22,8 @@ from kernelwright.sandbox.leftovers import LABEL, is_gone, owner_tag
 from kernelwright.sandbox.seccomp import docker_profile
 from kernelwright.sandbox.view import system_links
 
-if TYPE_CHECKING:
-    import docker
-
+Docker = Any
+"""docker.DockerClient; the package is untyped."""
 REPOSITORY = "kernelwright-cage"
 API_TIMEOUT_S = 60
 LOST = 137
@@ -43,7 +42,7 @@ _READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tr
 _SHARED_MEMORY_BYTES = 64 << 20
 
 
-def connect() -> docker.DockerClient:
+def connect() -> Docker:
     """Return a client of a daemon on this machine. Raises EnvironmentLacks: no package, no daemon, a remote one."""
     try:
         import docker
@@ -51,7 +50,7 @@ def connect() -> docker.DockerClient:
     except ImportError:
         raise EnvironmentLacks("the Python package `docker` is not installed", "pip install docker") from None
     try:
-        client = docker.from_env(timeout=API_TIMEOUT_S)
+        client: Docker = docker.DockerClient.from_env(timeout=API_TIMEOUT_S)  # type: ignore[no-untyped-call, attr-defined]
         client.ping()
     except (DockerException, OSError) as error:
         if "PermissionError" in str(error):
@@ -67,7 +66,7 @@ def connect() -> docker.DockerClient:
     return client
 
 
-def _check_daemon(client: docker.DockerClient) -> None:
+def _check_daemon(client: Docker) -> None:
     if not client.api.base_url.startswith(("http+docker://", "http+unix://")):
         raise EnvironmentLacks(
             f"the Docker daemon is remote ({client.api.base_url}): its processes cannot be measured from here",
@@ -85,7 +84,7 @@ def _check_daemon(client: docker.DockerClient) -> None:
         )
 
 
-def find_or_make_image(client: docker.DockerClient) -> str:
+def find_or_make_image(client: Docker) -> str:
     """Return the tag of an image that has nothing but the system's symbolic links; it is imported when missing."""
     from docker.errors import ImageNotFound
 
@@ -139,7 +138,7 @@ class Container:
     """A started container as `CagedProcess` wants it. `pid` is its first process, as this machine numbers it."""
 
     def __init__(
-        self, client: docker.DockerClient, identity: str, pid: int, stdout: IO[bytes] | None, stderr: IO[bytes] | None
+        self, client: Docker, identity: str, pid: int, stdout: IO[bytes] | None, stderr: IO[bytes] | None
     ) -> None:
         self.pid = pid
         self.stdout, self.stderr = stdout, stderr
@@ -181,7 +180,7 @@ class Container:
         return LOST
 
 
-def remove(client: docker.DockerClient, identity: str) -> None:
+def remove(client: Docker, identity: str) -> None:
     """Remove a container, whatever state it is in."""
     from docker.errors import APIError, NotFound
 
@@ -197,7 +196,7 @@ def remove(client: docker.DockerClient, identity: str) -> None:
             return
 
 
-def sweep(client: docker.DockerClient) -> list[str]:
+def sweep(client: Docker) -> list[str]:
     """Remove containers whose supervisor is gone; return their ids."""
     gone = []
     for found in client.api.containers(all=True, filters={"label": LABEL}):
