@@ -24,7 +24,7 @@ class OptimizeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docs
     """Proposers: `templates`, `self` (the served model) or the URL of an OpenAI-compatible endpoint."""
     only: tuple[str, ...] = ()
     """Work on these definitions only; empty means every target, best first."""
-    cage: Literal["bubblewrap", "process"] = "bubblewrap"
+    cage: Literal["bubblewrap", "docker", "process"] = "bubblewrap"
     threads: int = Field(ge=1)
     """Threads of the engine; part of the configuration that the profile belongs to."""
     seed: int = 0

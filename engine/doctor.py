@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from kernelwright.sandbox.examine import CageReport
 
 
 class Finding(BaseModel, frozen=True, extra="forbid"):
@@ -20,12 +23,16 @@ class Finding(BaseModel, frozen=True, extra="forbid"):
     detail: str
     needed: bool = True
     remedy: str = ""
+    cost: str = ""
+    """What its absence costs."""
+    level: str | None = None
+    """Isolation level a cage reaches here, measured; None for everything else and for a cage that cannot be built."""
 
 
 def examine() -> tuple[Finding, ...]:
     """Return one Finding per thing looked at, in the order in which a newcomer would install them."""
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
-        _python, _torch, _compiler, _bubblewrap, _processor, _memory, _gpu, _docker, _weights,
+        _python, _torch, _compiler, _cages, _control_groups, _processor, _memory, _gpu, _weights,
     )  # fmt: skip
     return tuple(finding for check in checks for finding in check())
 
@@ -66,39 +73,52 @@ def _compiler() -> Iterator[Finding]:
     yield Finding(name="c++ compiler", state="ok", detail=f"g++ {text} ({path})")
 
 
-def _bubblewrap() -> Iterator[Finding]:
-    path = shutil.which("bwrap")
-    if path is None:
-        yield Finding(
-            name="bubblewrap",
-            state="missing",
-            detail="bwrap not found: candidates could only run unverified",
-            remedy="Install it: apt-get install -y bubblewrap",
-        )
+def _cages() -> Iterator[Finding]:
+    from kernelwright.sandbox.examine import examine_cages
+
+    reports = {report.name: report for report in examine_cages()}
+    docker = reports["docker"]
+    spare = docker.level in ("L3", "L4")  # then the main job can be done with `--cage docker`
+    yield _cage("bubblewrap", reports["bubblewrap"], needed=not spare)
+    yield _cage("docker", docker, needed=False, without="; `image build` writes the build context only")
+    process = reports["process"]
+    detail = f"cage at {process.level}, always there: {process.cost}" if process.level else process.lacking
+    state: Literal["note", "missing"] = "note" if process.level else "missing"
+    yield Finding(
+        name="process", state=state, detail=detail, needed=False, remedy=process.remedy, cost=process.cost,
+        level=process.level,
+    )  # fmt: skip
+
+
+def _cage(name: str, report: CageReport, needed: bool, without: str = "") -> Finding:
+    who = "root: candidates run under another host UID" if os.geteuid() == 0 else "rootless"
+    if report.level is None:
+        cost = f"{report.cost}{without}"
+        return Finding(
+            name=name, state="missing", detail=f"no cage: {report.lacking}; {cost}", needed=needed,
+            remedy=report.remedy, cost=cost,
+        )  # fmt: skip
+    detail = f"cage at {report.level} ({who}), limits by {report.limits_by}"
+    if report.cost:
+        detail += f"; lacking: {report.lacking}; {report.cost}"
+    return Finding(
+        name=name, state="missing" if report.cost else "ok", detail=detail, needed=needed, remedy=report.remedy,
+        cost=report.cost, level=report.level,
+    )  # fmt: skip
+
+
+def _control_groups() -> Iterator[Finding]:
+    from kernelwright.sandbox.examine import examine_groups
+
+    kind, limited = examine_groups()
+    if {"memory", "pids"} <= set(limited):
+        yield Finding(name="control groups", state="ok", detail=kind, needed=False)
         return
-    trial = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
-    result = subprocess.run(trial, capture_output=True, text=True, check=False)
-    if result.returncode == 0:
-        who = "root: candidates run under another host UID" if os.geteuid() == 0 else "rootless"
-        yield Finding(name="bubblewrap", state="ok", detail=f"{path}, user namespaces work ({who})")
-    else:
-        reason = (result.stderr.strip().splitlines() or ["unknown reason"])[-1]
-        yield Finding(
-            name="bubblewrap",
-            state="missing",
-            detail=f"user namespaces are refused: {reason}",
-            remedy=_namespace_remedy(),
-        )
-
-
-def _namespace_remedy() -> str:
-    if Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").exists():
-        return (
-            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0  (or install an AppArmor profile for bwrap)"
-        )
-    if Path("/.dockerenv").exists():
-        return "Start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined."
-    return "sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000"
+    cost = "only rlimits limit a cage: its private memory by process, its shared memory not at all"
+    yield Finding(
+        name="control groups", state="missing", detail=f"{kind or 'none can be made'}: {cost}", needed=False, cost=cost,
+        remedy="systemd-run --user --scope -p Delegate=yes kernelwright …; in a container: a writable /sys/fs/cgroup",
+    )  # fmt: skip
 
 
 def _processor() -> Iterator[Finding]:
@@ -120,17 +140,6 @@ def _gpu() -> Iterator[Finding]:
     ok = path is not None and subprocess.run([path, "-L"], capture_output=True, check=False).returncode == 0
     detail = "NVIDIA GPU answers" if ok else "no NVIDIA GPU: the CPU path is used"
     yield Finding(name="gpu", state="note", detail=detail, needed=False)
-
-
-def _docker() -> Iterator[Finding]:
-    live = Path("/var/run/docker.sock").exists() or "DOCKER_HOST" in os.environ
-    yield Finding(
-        name="docker",
-        state="ok" if live else "missing",
-        needed=False,
-        detail="a daemon's socket is here" if live else "no daemon: `image build` writes the build context only",
-        remedy="Install and start one: apt-get install -y docker.io && dockerd &",
-    )
 
 
 def _weights() -> Iterator[Finding]:

@@ -117,7 +117,9 @@ def _spawn(arm: Arm, folder: Path) -> CagedProcess:
     argv = python_argv("kernelwright.engine.server")
     size = arm.model.stat().st_size
     # the incumbent holds the weights dequantised to float32: up to eight bytes for each byte of a 4-bit file
-    limits = Limits(memory_bytes=max(8 << 30, 12 * size), processes=256, cpu_seconds=None, open_files=1024)
+    limits = Limits(
+        memory_bytes=max(8 << 30, 12 * size), processes=256, cpu_seconds=None, open_files=1024, file_bytes=64 << 20
+    )  # its log is a file
     with (folder / "log").open("wb") as log:
         return arm.cage.spawn(
             ["/bin/sh", "-c", 'exec "$@" < /srv/options.json', "sh", *argv],

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from kernelwright.kernels.build import BuildResult, CommandResult, RunCommand, build_cached, include_paths
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.sandbox.cage import Bind, Cage, Limits
+from kernelwright.sandbox.log import Log
 
 BUILD_LIMITS = Limits(memory_bytes=3 << 30, processes=32, cpu_seconds=180, file_bytes=64 << 20)
 BUILD_SECONDS = 120.0
@@ -29,22 +29,23 @@ def caged_run(cage: Cage, limits: Limits = BUILD_LIMITS) -> RunCommand:
 
     def run(command: Sequence[str], workdir: Path, seconds: float) -> CommandResult:
         workdir = workdir.resolve()
-        headers = [Bind(path.resolve(), path.resolve()) for path in include_paths()]
+        headers = [Bind(path.resolve(), path.absolute()) for path in include_paths()]
         # the headers of the interpreter's own environment are shown with it already
-        shown = [bind for bind in headers if not bind.source.is_relative_to(Path(sys.prefix).resolve())]
-        with tempfile.TemporaryFile() as log:
+        shown = [bind for bind in headers if not bind.destination.is_relative_to(sys.prefix)]
+        with Log() as log:
             process = cage.spawn(
                 ["/usr/bin/env", "-C", str(workdir), *command],
-                ro_binds=shown, rw_binds=[Bind(workdir, workdir)], limits=limits, stdout=log, stderr=subprocess.STDOUT,
+                ro_binds=shown, rw_binds=[Bind(workdir, workdir)], limits=limits,
+                stdout=log.writer, stderr=subprocess.STDOUT,
             )  # fmt: skip
+            log.started()
             with process:
                 try:
                     code: int | None = process.wait(seconds)
                 except subprocess.TimeoutExpired:
                     code = None
             _take_back(workdir)
-            size = os.fstat(log.fileno()).st_size
-            text = os.pread(log.fileno(), LOG_BYTES, max(0, size - LOG_BYTES)).decode(errors="replace")
+            text = log.text(LOG_BYTES)
         return CommandResult(code, text if code is not None else f"stopped after {seconds:.0f} s\n{text}")
 
     return run

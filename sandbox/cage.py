@@ -1,4 +1,4 @@
-"""Cage: what holds untrusted code. One protocol; `bubblewrap` and `process` implement it.
+"""Cage: what holds untrusted code. One protocol; `bubblewrap`, `docker` and `process` implement it.
 
 A cage starts a command with an allow-listed view of the machine: read-only system directories, the Python environment,
 the named kernelwright packages (at `SOURCE_ROOT`, on PYTHONPATH), the binds asked for, a private scratch at /tmp, and
@@ -73,23 +73,41 @@ class Cage(Protocol):
         ...
 
 
+class Started(Protocol):
+    """What a cage has started: a subprocess, or a container's first process."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
 class CagedProcess:
-    """A running cage. `pid` is the outermost process; `kill` ends everything inside."""
+    """A running cage. `pid` is the outermost process; `kill` ends everything inside.
+
+    `layers` is how many processes of the cage's own stand above the command: bubblewrap's monitor and its namespace's
+    init are 2, the reaper of a container or of a process cage is 1. `cleanup` runs once, after the end.
+    """
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
+        popen: Started,
         group: ControlGroup | None = None,
         cleanup: Callable[[], None] | None = None,
-        nested: bool = True,
+        layers: int = 2,
+        pidfd: int | None = None,
     ) -> None:
         self._popen = popen
         self._group = group
         self._cleanup = cleanup
-        self._nested = nested
+        self._layers = layers
         self._stopped: tuple[int, ...] = ()
         self.pid = popen.pid
-        self.pidfd = os.pidfd_open(popen.pid)
+        self.pidfd = os.pidfd_open(popen.pid) if pidfd is None else pidfd
         self.limits_by = group.kind if group else "rlimits"
 
     @property
@@ -106,9 +124,8 @@ class CagedProcess:
 
     def inside(self) -> list[int]:
         """Return the host pids of the command and everything it started, the command first."""
-        below = descendants(self.pid)
-        # by place and not by name, which anything can take: the first one below is the namespace's init
-        return below[1:] if self._nested else [self.pid, *below]
+        # by place and not by name, which anything can take
+        return descendants(self.pid)[self._layers - 1 :]
 
     def inner_pid(self, timeout_s: float = 5.0) -> int | None:
         """Return the host pid of the command itself (not of the cage around it); None if it has ended already."""
@@ -153,11 +170,13 @@ class CagedProcess:
 
     def kill(self) -> None:
         """End everything inside and wait until it is gone. Safe to call twice."""
-        if self.alive and self._nested:
+        if self.alive and self._layers > 1:
             # the first descendant is the namespace's init: with it everything inside dies at once, and bwrap reaps it
             _kill_all(descendants(self.pid))
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._popen.wait(2)
+        elif self.alive:
+            self._end_by_reaper()
         _kill_all([*descendants(self.pid), self.pid] if self.alive else [])
         if self._group and self.pidfd >= 0:
             self._group.kill()
@@ -170,6 +189,14 @@ class CagedProcess:
             if self._cleanup:
                 self._cleanup()
 
+    def _end_by_reaper(self) -> None:
+        """Let the reaper end all it has adopted; what it has not ended in time is killed after it."""
+        self.stop()  # a standing process starts no other
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(6)
+
     def __enter__(self) -> CagedProcess:
         return self
 
@@ -177,14 +204,23 @@ class CagedProcess:
         self.kill()
 
 
+CAGES = ("bubblewrap", "docker", "process")
+
+
 def open_cage(name: str) -> Cage:
-    """Return the cage called `name`. Raises WrongUse for an unknown name."""
+    """Return the cage called `name`, after what a killed supervisor has left behind was removed.
+
+    Raises WrongUse for an unknown name, EnvironmentLacks where this machine has no such cage.
+    """
     from kernelwright.sandbox.bubblewrap import Bubblewrap
+    from kernelwright.sandbox.docker_cage import DockerCage
+    from kernelwright.sandbox.leftovers import sweep_once
     from kernelwright.sandbox.process import Process
 
-    cages: dict[str, Callable[[], Cage]] = {"bubblewrap": Bubblewrap, "process": Process}
+    cages: dict[str, Callable[[], Cage]] = dict(zip(CAGES, (Bubblewrap, DockerCage, Process), strict=True))
     if name not in cages:
         raise WrongUse(f"unknown cage {name!r}", f"choose one of: {', '.join(cages)}")
+    sweep_once()
     return cages[name]()
 
 
@@ -232,7 +268,7 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
@@ -251,6 +287,9 @@ def _is_running(pid: int) -> bool:
 
 def _is_cage_process(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "bwrap"
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "bwrap":
+            return True
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except (FileNotFoundError, ProcessLookupError):
         return True
+    return any(word.endswith((b"/drop.py", b"/reaper.py")) for word in words[:5])

@@ -13,12 +13,12 @@ import select
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from typing import Literal
 
 from kernelwright.sandbox.cage import Cage, CagedProcess, Limits, python_argv
+from kernelwright.sandbox.log import Log
 from kernelwright.sandbox.runner import FORKED, READY
 
 LOAD_TIMEOUT_S = 120.0
@@ -48,7 +48,7 @@ class Cell:
         self.threads = threads
         self._ready = False
         self._last: Fork | None = None
-        self._log = tempfile.TemporaryFile()
+        self._log = Log()
         self._control, theirs = socket.socketpair()
         variables = {
             "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1",
@@ -57,8 +57,9 @@ class Cell:
         with theirs:
             self._process = cage.spawn(
                 python_argv("kernelwright.sandbox.runner", str(theirs.fileno())),
-                fds=[theirs.fileno()], env=variables, limits=limits, stdout=subprocess.DEVNULL, stderr=self._log,
+                fds=[theirs.fileno()], env=variables, limits=limits, stdout=subprocess.DEVNULL, stderr=self._log.writer,
             )  # fmt: skip
+        self._log.started()
 
     @property
     def limits_by(self) -> str:
@@ -92,8 +93,7 @@ class Cell:
 
     def log(self) -> str:
         """Return the end of what was printed inside: diagnostics, never evidence."""
-        size = os.fstat(self._log.fileno()).st_size
-        return os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace")
+        return self._log.text(4000)
 
     def close(self) -> None:
         self._process.kill()

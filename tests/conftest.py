@@ -10,6 +10,8 @@ import functools
 import os
 import shutil
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,46 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def daemon_of_our_own() -> Iterator[str]:
+    """The address of a Docker daemon of our own, which touches neither the network nor another daemon's data."""
+    program = shutil.which("dockerd")
+    if program is None or os.geteuid() != 0:
+        pytest.skip("starting a Docker daemon needs root and dockerd")
+    folder = Path(tempfile.mkdtemp(prefix="kernelwright-docker-", dir="/tmp"))
+    folder.chmod(0o711)  # a test lets an ordinary user talk to it
+    host = f"unix://{folder}/d.sock"
+    command = [
+        program, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "-H", host, "--bridge=none",
+        "--pidfile", f"{folder}/pid", "--iptables=false", "--ip6tables=false",
+    ]  # fmt: skip
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            for _ in range(120):
+                if "API listen on" in (folder / "log").read_text():
+                    break
+                if process.poll() is not None:
+                    pytest.skip(f"dockerd cannot run here: {(folder / 'log').read_text()[-300:]}")
+                time.sleep(0.25)
+            yield host
+        finally:
+            process.terminate()
+            process.wait(60)
+            for mount in (folder / "data").glob("overlay2/*/merged"):
+                subprocess.run(["umount", str(mount)], capture_output=True)
+            subprocess.run(["umount", f"{folder}/data"], capture_output=True)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def daemon(daemon_of_our_own: str) -> Iterator[str]:
+    """That daemon, as the one which DOCKER_HOST names while a module's tests run; use with the mark `docker`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DOCKER_HOST", daemon_of_our_own)
+        yield daemon_of_our_own
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -153,39 +151,6 @@ def test_without_a_daemon_the_context_is_left_ready(session: Path, monkeypatch: 
     wheels = {path.name.partition("-")[0] for path in (folder / "wheelhouse").iterdir()}
     assert {"kernelwright", "torch"} <= wheels
     assert (session / "image.json").exists()
-
-
-@pytest.fixture(scope="module")
-def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Docker daemon of our own, which touches neither the network nor another daemon's data."""
-    program = shutil.which("dockerd")
-    if program is None or os.geteuid() != 0:
-        pytest.skip("starting a Docker daemon needs root and dockerd")
-    folder = tmp_path_factory.mktemp("docker")
-    host = f"unix://{folder}/d.sock"
-    command = [
-        program, "--data-root", f"{folder}/data", "--exec-root", f"{folder}/exec", "-H", host, "--bridge=none",
-        "--pidfile", f"{folder}/pid", "--iptables=false", "--ip6tables=false",
-    ]  # fmt: skip
-    with (folder / "log").open("wb") as log, pytest.MonkeyPatch.context() as patch:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            patch.setenv("DOCKER_HOST", host)
-            for _ in range(60):
-                if (client := connect()) is not None:
-                    client.close()
-                    break
-                if process.poll() is not None:
-                    pytest.skip(f"dockerd cannot run here: {(folder / 'log').read_text()[-300:]}")
-                time.sleep(0.5)
-            yield host
-        finally:
-            process.terminate()
-            process.wait(60)
-            for mount in (folder / "data").glob("overlay2/*/merged"):
-                subprocess.run(["umount", str(mount)], capture_output=True)
-            subprocess.run(["umount", f"{folder}/data"], capture_output=True)
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.docker

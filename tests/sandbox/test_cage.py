@@ -103,6 +103,12 @@ def test_the_host_is_not_there(tmp_path: Path) -> None:
         "check(libc.syscall(425, 1, 0))",
         "check(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None))",
         "os.setuid(0)",
+        "open('/new', 'w')",
+        "open('/dev/new', 'w')",
+        "check(libc.syscall(322, 3, b'', 0, 0, 0x1000))",
+        "check(libc.syscall(447, 0))",
+        "check(libc.syscall(448, 0, 0))",
+        "check(libc.ioctl(0, 0x5412, b'x'))",
         "os.kill(1, 9) or os.kill(-1, 0) or check(-1)",
     ],
 )

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="time to spend; more pairs and each kernel switched off in turn, as far as it goes (default 450)",
     )  # fmt: skip
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--cage", choices=("bubblewrap", "process"), default="bubblewrap")
+    parser.add_argument("--cage", choices=("bubblewrap", "docker", "process"), default="bubblewrap")
     parser.add_argument("--out", type=Path, help="folder for gate.json")
 
 

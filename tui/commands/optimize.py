@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repo", type=Path, help="repository to commit to (default: a new one in the session)")
     parser.add_argument("--out", type=Path, help="session folder (default: in the user's state folder)")
     parser.add_argument("--resume", action="store_true", help="go on with the session in --out")
-    parser.add_argument("--cage", choices=("bubblewrap", "process"), default="bubblewrap")
+    parser.add_argument("--cage", choices=("bubblewrap", "docker", "process"), default="bubblewrap")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of the engine")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="end with one JSON object on stdout")

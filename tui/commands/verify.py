@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("candidate", type=Path, help="candidate.json, or a C++ source file with __tvm_ffi_run")
     parser.add_argument("--model", type=Path, help="GGUF file whose weights are used (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--phase", choices=("search", "confirm"), default="confirm")
-    parser.add_argument("--cage", choices=("bubblewrap", "process"), default="bubblewrap")
+    parser.add_argument("--cage", choices=("bubblewrap", "docker", "process"), default="bubblewrap")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
 
 
