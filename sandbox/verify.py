@@ -24,8 +24,7 @@ from kernelwright.sandbox.builder import build_caged
 from kernelwright.sandbox.cage import Cage, open_cage
 from kernelwright.sandbox.cases import (
     Case,
-    WeightSets,
-    complete_axes,
+    add_drawn_weights,
     confirm_cases,
     covered_ranges,
     hidden_shapes,
@@ -33,7 +32,7 @@ from kernelwright.sandbox.cases import (
 )  # fmt: skip
 from kernelwright.sandbox.cell import RunnerFailed
 from kernelwright.sandbox.controls import Controls
-from kernelwright.sandbox.draw import Key, draw_weights
+from kernelwright.sandbox.draw import Key
 from kernelwright.sandbox.judge import Judge
 from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
@@ -82,7 +81,7 @@ class Bench:
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)
         self._floor: float | None = floor
-        whole, self._sets = _add_drawn_weights(problem, weights)
+        whole, self._sets = add_drawn_weights(problem, weights)
         self._box = WeightBox(whole)
         self._setup = TrialSetup(
             problem=problem, problem_dir=problem_dir, judge=Judge(problem, whole, controls), sets=self._sets,
@@ -262,19 +261,3 @@ def is_narrow_win(launches: Sequence[Launch]) -> bool:
 def _small_case(problem: Problem, candidate: Candidate, key: Key) -> Case:
     shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("small")))
     return Case("hidden-small", min(shapes, key=lambda s: sum(s.values())), 0, "normal")
-
-
-def _add_drawn_weights(
-    problem: Problem, weights: Sequence[Mapping[str, torch.Tensor]]
-) -> tuple[list[dict[str, torch.Tensor]], WeightSets]:
-    """Return the model's weight sets, then generated ones, so that no result can lean on the model's own values."""
-    whole = [dict(w) for w in weights]
-    if not problem.contract.weights:
-        return whole, WeightSets(len(whole), 0, 0)
-    axes = complete_axes(problem.definition, problem.timed_axes, whole[0])
-    kinds = ["normal", *(["exact"] if problem.contract.linear else [])]
-    key = Key.draw()
-    for kind in kinds:
-        drawn = draw_weights(problem.definition, problem.contract, axes, kind, key.generator("weights", kind))
-        whole.append(drawn)
-    return whole, WeightSets(len(weights), 1, len(kinds) - 1)
