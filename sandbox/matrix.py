@@ -48,7 +48,7 @@ class Matrix:
 
 LINEAR = Matrix(
     ("vast", "denormal", "nan"),
-    "one product with a weight: 2^100 leaves room for a block's integers; Inf times a stored 0 is NaN or not as d, q "
+    "one product with a weight: 2^80 leaves room for the scales of a packed block; Inf times a stored 0 is NaN or not as d, q "
     "and m are multiplied out, which the contract leaves open",
     {"y": "matmul"},
 )
@@ -59,12 +59,13 @@ GATED = Matrix(
 ATTENTION = Matrix(
     ("denormal", "nan"),
     "scores of `large` are beyond exp's range already, and larger ones only make ties; a mask may be -Inf or a branch, "
-    "so Inf in a score is left open",
+    "so Inf in a score is left open; searched without outliers, whose one column holds all of the error there is",
+    search=("normal", "exponential", "shifted"),
 )
 MATRICES = {
     "add_rmsnorm": Matrix(
         ("huge", "denormal", "nan", "+inf", "-inf"),
-        "it squares: 2^48 squared and summed fits, 2^100 does not; a denormal total shows in both outputs, as "
+        "it squares: 2^48 squared and summed fits, 2^80 does not; a denormal total shows in both outputs, as "
         "eps keeps the root from zero",
         {"y": "elementwise", "residual_out": "elementwise"},
     ),

@@ -47,7 +47,8 @@ def _row_sizes(a: torch.Tensor) -> torch.Tensor:
     """Return the size [R] that each row of `a` [R, C] is held to."""
     import torch
 
-    norms = torch.linalg.vector_norm(a, dim=-1)
+    wide = torch.promote_types(a.dtype, torch.float32)  # a sum of squares leaves half precision soon
+    norms = torch.linalg.vector_norm(a, dim=-1, dtype=wide)
     whole = torch.linalg.vector_norm(norms) / a.numel() ** 0.5
     return torch.minimum(torch.maximum(norms / a.shape[-1] ** 0.5, FLOOR * whole), whole)
 
