@@ -21,7 +21,7 @@ class PrecisionPolicy(BaseModel, frozen=True, extra="forbid", use_attribute_docs
     allow_tf32: bool = False
     """Inputs of products may be rounded to 10 bits of mantissa: adds a relative error of 2^-10."""
     allow_fast_math: bool = False
-    """Approximate reciprocals, roots and exponentials: adds a relative error of 2^-20."""
+    """Approximate reciprocals, roots and exponentials: adds a relative error of 2^-17."""
     allow_flush_to_zero: bool = False
     """Denormals may count as zero: results may be off by 2^10 times the smallest normal number."""
     allow_int8_activations: bool = False

@@ -91,7 +91,7 @@ def _cases(problem: Problem, sets: WeightSets) -> list[Case]:
 
 
 def run_slot(problem: Problem, inputs: Tensors) -> Results:
-    """Return all outputs of the incumbent by name, those written in place too; `inputs` (with weights) stay as they are."""
+    """Return all outputs of the incumbent by name, those written in place too; `inputs` (and weights) stay."""
     implementation = load_implementation(problem.incumbent, None, problem.definition, problem.contract)
     own = {
         n: v if isinstance(v, float | int) or n in problem.contract.weights else v.clone() for n, v in inputs.items()

@@ -48,8 +48,8 @@ class Matrix:
 
 LINEAR = Matrix(
     ("vast", "denormal", "nan"),
-    "one product with a weight: 2^80 leaves room for the scales of a packed block; Inf times a stored 0 is NaN or not as d, q "
-    "and m are multiplied out, which the contract leaves open",
+    "one product with a weight: 2^80 leaves room for the scales of a packed block; Inf times a stored 0 is NaN "
+    "or not as d, q and m are multiplied out, which the contract leaves open",
     {"y": "matmul"},
 )
 GATED = Matrix(
