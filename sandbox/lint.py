@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from kernelwright.kernels.load import load_implementation
+from kernelwright.kernels.load import BoundSlot, load_implementation
 from kernelwright.kernels.problem import Problem
 from kernelwright.sandbox.cases import Case, WeightSets, add_drawn_weights, complete_axes, draw_case, search_cases
 from kernelwright.sandbox.controls import Controls
@@ -90,15 +90,35 @@ def _cases(problem: Problem, sets: WeightSets) -> list[Case]:
     return search_cases(problem, problem.incumbent, sets, KEY)
 
 
+class Incumbent:
+    """The incumbent of a problem in this process. `hold` keeps one set of weights bound, as most calls share it."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._implementation = load_implementation(problem.incumbent, None, problem.definition, problem.contract)
+        self._held: dict[str, torch.Tensor] = {}
+        self._bound: BoundSlot | None = None
+
+    def hold(self, weights: Mapping[str, torch.Tensor]) -> None:
+        self._held, self._bound = dict(weights), self._implementation.bind(dict(weights))
+
+    def run(self, inputs: Tensors) -> Results:
+        """Return all outputs by name, those written in place too; `inputs` (weights among them) stay as they are."""
+        contract = self._problem.contract
+        own: Tensors = {
+            n: v if isinstance(v, float | int) or n in contract.weights else v.clone() for n, v in inputs.items()
+        }
+        weights: dict[str, torch.Tensor] = {n: inputs[n] for n in contract.weights}  # type: ignore[misc]
+        same = self._bound is not None and all(weights[n] is self._held.get(n) for n in weights)
+        bound = self._bound if same and self._bound is not None else self._implementation.bind(weights)
+        fresh = iter(bound(**own))
+        outputs, aliases = self._problem.definition.outputs, contract.aliases
+        return {n: own[aliases[n]] if n in aliases else next(fresh) for n in outputs}  # type: ignore[misc]
+
+
 def run_slot(problem: Problem, inputs: Tensors) -> Results:
-    """Return all outputs of the incumbent by name, those written in place too; `inputs` (and weights) stay."""
-    implementation = load_implementation(problem.incumbent, None, problem.definition, problem.contract)
-    own = {
-        n: v if isinstance(v, float | int) or n in problem.contract.weights else v.clone() for n, v in inputs.items()
-    }
-    fresh = iter(implementation.bind(own)(**own))  # type: ignore[arg-type]
-    aliases = problem.contract.aliases
-    return {n: own[aliases[n]] if n in aliases else next(fresh) for n in problem.definition.outputs}  # type: ignore[misc]
+    """Return all outputs of the incumbent on `inputs`, weights among them."""
+    return Incumbent(problem).run(inputs)
 
 
 class _Workplace:
@@ -108,20 +128,20 @@ class _Workplace:
         self, problem: Problem, problem_dir: Path, weights: list[dict[str, torch.Tensor]], judge: Judge
     ) -> None:
         self._problem, self._dir, self._weights, self._judge = problem, problem_dir, weights, judge
+        self._incumbent = Incumbent(problem)
 
-    def prepare(self, case: Case, key: Key = KEY) -> tuple[Call, Tensors]:
+    def prepare(self, case: Case) -> tuple[Call, Tensors]:
         """Draw one call and run the incumbent on it; also return the inputs that are not weights."""
         definition = self._problem.definition
         axes = complete_axes(definition, case.axes, self._weights[0])
-        tensors = draw_case(self._problem, self._dir, case, {**axes, **case.axes} if case.workload else axes, key)
+        tensors = draw_case(self._problem, self._dir, case, {**axes, **case.axes} if case.workload else axes, KEY)
         inputs = {**self._weights[case.slot], **tensors}
         inputs = {name: inputs[name] for name in definition.inputs}
-        honest = run_slot(self._problem, inputs)
+        self._incumbent.hold(self._weights[case.slot])
+        honest = self._incumbent.run(inputs)
         truth = self._judge.exact(case.slot, tensors)
-        generator = key.generator("nulls", case.name)
-        return Call(
-            self._problem, inputs, truth, honest, lambda given: run_slot(self._problem, given), generator
-        ), tensors  # fmt: skip
+        generator = KEY.generator("nulls", case.name)
+        return Call(self._problem, inputs, truth, honest, self._incumbent.run, generator), tensors
 
     def passes(self, case: Case, tensors: Tensors, call: Call, make: object) -> bool:
         """Return whether the gates let a null kernel through; one that cannot run at all does not pass."""
@@ -151,8 +171,9 @@ class _Workplace:
     def _differs(self, case: Case, call: Call) -> bool:
         import torch
 
-        other, _ = self.prepare(case, OTHER_KEY)
-        return any(not torch.equal(exact, other.truth[name]) for name, exact in call.truth.items())
+        axes = complete_axes(self._problem.definition, case.axes, self._weights[0])
+        other = self._judge.exact(case.slot, draw_case(self._problem, self._dir, case, axes, OTHER_KEY))
+        return any(not torch.equal(exact, other[name]) for name, exact in call.truth.items())
 
 
 def find_dull(exact: torch.Tensor, allowed: float) -> list[str]:
