@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import shutil
@@ -38,6 +39,7 @@ from kernelwright.sandbox.exchange import Answer
 from kernelwright.sandbox.judge import Judge, is_doubtful
 from kernelwright.sandbox.lint import run_slot
 from kernelwright.sandbox.matrix import AT_LEAST_SHAPE, MATRICES, NONFINITE, matrix_of
+from kernelwright.sandbox.metrics import Metrics
 from kernelwright.sandbox.nulls import round_to_int8, round_to_tf32
 from kernelwright.sandbox.verdict import Evaluation
 
@@ -248,3 +250,32 @@ def test_a_cache_that_is_touched_elsewhere_fails() -> None:
         return results
 
     assert "values that it should have left" in judge_everywhere(problem, careless)["normal"]
+
+
+@pytest.mark.parametrize("op_type", ["rope_cache", "q8_0_linear"])
+def test_every_output_of_every_case_keeps_its_metrics(op_type: str) -> None:
+    problem = pose_small(op_type)
+    whole, sets = add_drawn_weights(problem, draw_small_sets(problem))
+    judge = Judge(problem, whole, Controls())
+    for case in search_cases(problem, problem.incumbent, sets, KEY):
+        evaluation, _ = judge_one(problem, judge, whole, case, lambda inputs: run_slot(problem, inputs), KEY)
+        assert evaluation.correctness is not None
+        assert set(evaluation.correctness.extra) == set(problem.definition.outputs)
+        for kept in evaluation.correctness.extra.values():
+            said = Metrics.model_validate(kept)
+            assert said.allowed_max > 0 and (said.bound_units is not None) == problem.contract.linear
+        json.dumps(evaluation.model_dump(mode="json"), allow_nan=False)
+
+
+@pytest.mark.parametrize(("wrong", "status"), [("shape", "INCORRECT_SHAPE"), ("dtype", "INCORRECT_DTYPE")])
+def test_a_wrong_shape_or_type_is_called_so(wrong: str, status: str) -> None:
+    problem = pose_small("f32_linear")
+    whole, sets = add_drawn_weights(problem, draw_small_sets(problem))
+    case = search_cases(problem, problem.incumbent, sets, KEY)[0]
+
+    def broken(inputs: Any) -> Results:
+        y = run_slot(problem, inputs)["y"]
+        return {"y": y[:, :1] if wrong == "shape" else y.double()}
+
+    evaluation, reason = judge_one(problem, Judge(problem, whole, Controls()), whole, case, broken, KEY)
+    assert evaluation.status == status and reason

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import torch
 
 from kernelwright.kernels.blocks import source_with
@@ -42,6 +40,3 @@ def generate(
     definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
 ) -> dict[str, torch.Tensor]:
     return {name: draw(definition.shape_of(name, axes), generator, distribution) for name in definition.inputs}
-
-
-op = SimpleNamespace(generate=generate)
