@@ -43,7 +43,7 @@ from kernelwright.sandbox.metrics import Metrics
 from kernelwright.sandbox.nulls import round_to_int8, round_to_tf32
 from kernelwright.sandbox.verdict import Evaluation
 
-sys.path.append(str(Path(__file__).parent))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parents[1] / "kernels")]
 from posed import pose
 from slots import load_built, slot_outputs
 from small_problems import draw_small_sets, pose_small
