@@ -11,13 +11,21 @@ from kernelwright.kernels.definition import Definition, SlotContract, Workload
 
 
 class PrecisionPolicy(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
-    """What a candidate may do to precision; everything is off unless declared here."""
+    """What a candidate may do to precision; everything is off unless declared here.
+
+    Each field changes the judge's gates by a stated amount: docs/architecture.md, "Numbers".
+    """
 
     accumulate: Literal["float32", "float64"] = "float32"
+    """The accumulator sums must be as good as; `float64` asks for more than the output's own format."""
     allow_tf32: bool = False
+    """Inputs of products may be rounded to 10 bits of mantissa: adds a relative error of 2^-10."""
     allow_fast_math: bool = False
+    """Approximate reciprocals, roots and exponentials: adds a relative error of 2^-17."""
     allow_flush_to_zero: bool = False
+    """Denormals may count as zero: results may be off by 2^10 times the smallest normal number."""
     allow_int8_activations: bool = False
+    """Activations may be quantised to 8 bits with one scale per row: adds a relative error of 2^-4."""
 
 
 class Problem(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):

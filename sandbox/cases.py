@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +14,13 @@ from kernelwright.kernels.definition import Definition, StoredInput, Workload
 from kernelwright.kernels.problem import Problem
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.sandbox.draw import Key, Tensors, draw_activations, draw_weights
+from kernelwright.sandbox.matrix import AT_LEAST_SHAPE, NONFINITE, ZERO_MEAN, matrix_of
 
 if TYPE_CHECKING:
     import torch
 
-SEARCH_DISTRIBUTIONS = ("normal", "outliers", "shifted")
-CONFIRM_DISTRIBUTIONS = (
-    "normal", "uniform", "lognormal", "shifted", "outliers", "needle", "large", "small",
-)  # fmt: skip
-ZERO_MEAN = ("normal", "uniform", "large", "small")
+TILES = (8, 16, 32, 64)
+"""Sizes kernels like to work in; one more or less is where their last tiles go wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class Case:
     slot: int
     """Index of the weight set."""
     distribution: str
-    """`stored` for captured activations, `nonfinite` for a single NaN."""
+    """`stored` for captured activations; else one of kernels/ops/draws.py or of matrix.NONFINITE."""
     workload: Workload | None = None
 
     @property
@@ -75,45 +74,69 @@ def search_cases(problem: Problem, candidate: Candidate, sets: WeightSets, key: 
     rng = random.Random(key.seed("search"))
     timed = dict(problem.timed_axes)
     cases = _public_cases(problem, candidate, sets, rng)
-    cases += [Case(f"{d}", timed, rng.randrange(sets.model + sets.drawn), d) for d in SEARCH_DISTRIBUTIONS]
+    distributions = matrix_of(problem.definition.op_type).search
+    cases += [Case(d, timed, rng.randrange(sets.model + sets.drawn), d) for d in distributions]
     if sets.exact:
         cases.append(Case("exact", timed, sets.exact_slot, "exact"))
     return cases
 
 
 def confirm_cases(problem: Problem, candidate: Candidate, sets: WeightSets, key: Key) -> list[Case]:
-    """Return public cases, then every distribution over hidden shapes: both ends, neighbours, and some inside."""
+    """Return public cases, then `normal` and the exact case at every hidden shape, and the op's other distributions.
+
+    Hidden shapes: both ends of the ranges, neighbours, and some inside. The distributions take them in turn.
+    """
     rng = random.Random(key.seed("confirm"))
     ranges = covered_ranges(problem, candidate) or {}
     shapes = hidden_shapes(problem, ranges, rng)
     any_slot = sets.model + sets.drawn
     cases = _public_cases(problem, candidate, sets, rng)
-    for i, distribution in enumerate(CONFIRM_DISTRIBUTIONS * 2):
-        cases.append(Case(f"hidden-{i}", shapes[i % len(shapes)], rng.randrange(any_slot), distribution))
     for i, shape in enumerate(shapes):
         cases.append(Case(f"hidden-shape-{i}", shape, rng.randrange(any_slot), "normal"))
         if sets.exact:
             cases.append(Case(f"hidden-exact-{i}", shape, sets.exact_slot, "exact"))
-    cases.append(Case("hidden-nonfinite", shapes[-1], rng.randrange(any_slot), "nonfinite"))
+    for i, distribution in enumerate(matrix_of(problem.definition.op_type).confirm):
+        shape = shapes[0] if distribution in AT_LEAST_SHAPE else shapes[-1 - i % len(shapes)]
+        cases.append(Case(f"hidden-{i}", shape, rng.randrange(any_slot), distribution))
     return cases
 
 
 def hidden_shapes(
     problem: Problem, ranges: Mapping[str, AxisRange], rng: random.Random, count: int = 3
 ) -> list[dict[str, int]]:
-    """Return axis values inside `ranges`: all lows, all highs, then mixes of neighbours of the ends and random ones."""
+    """Return axis values inside `ranges`: all lows, all highs, then mixes of what most often goes wrong.
+
+    Those are neighbours of the ends, tiles plus or minus one, primes, and random values.
+    """
     base = dict(problem.timed_axes)
     shapes = [
         {**base, **{a: max(1, r.low) for a, r in ranges.items()}},
         {**base, **{a: r.high for a, r in ranges.items()}},
     ]
     for _ in range(count):
-        shape = dict(base)
-        for axis, r in ranges.items():
-            picks = [max(r.low, 1), min(r.low + 1, r.high), max(r.high - 1, r.low), rng.randint(max(1, r.low), r.high)]
-            shape[axis] = rng.choice(picks)
-        shapes.append(shape)
+        shapes.append({**base, **{axis: _pick(r, rng) for axis, r in ranges.items()}})
     return [dict(t) for t in dict.fromkeys(tuple(sorted(s.items())) for s in shapes)]
+
+
+def _pick(axis: AxisRange, rng: random.Random) -> int:
+    """Return a value in the range that a kernel is likely to get wrong; at least 1."""
+    low = max(1, axis.low)
+    inside = rng.randint(low, max(low, axis.high))
+    near_tiles = [n for t in TILES for n in (t - 1, t + 1) if low <= n <= axis.high]
+    kinds = [
+        [low, min(low + 1, axis.high)],
+        [max(axis.high - 1, low)],
+        [_prime_from(inside, low)],
+        [inside],
+        near_tiles,
+    ]
+    return max(1, rng.choice(rng.choice([k for k in kinds if k])))
+
+
+def _prime_from(number: int, low: int) -> int:
+    """Return the largest prime up to `number` and not under `low`; `number` itself where there is none."""
+    primes = (n for n in range(number, max(2, low) - 1, -1) if all(n % d for d in range(2, math.isqrt(n) + 1)))
+    return next(primes, number)
 
 
 def complete_axes(
@@ -171,11 +194,11 @@ def draw_case(
         return stored  # a whole captured call: nothing is drawn, whose sizes need not suit a random one
     parts = ("case", case.name) if fresh else ("case", case.distribution, str(sorted(axes.items())))
     generator = key.generator(*parts)
-    distribution = "normal" if case.distribution in ("stored", "nonfinite") else case.distribution
+    distribution = "normal" if case.distribution in ("stored", *NONFINITE) else case.distribution
     tensors = draw_activations(problem.definition, problem.contract, axes, distribution, generator)
     tensors.update(stored)
-    if case.distribution == "nonfinite":
-        _plant_nan(problem, tensors, generator)
+    if case.distribution in NONFINITE:
+        _plant(problem, tensors, generator, NONFINITE[case.distribution])
     return tensors
 
 
@@ -205,17 +228,17 @@ def _stored(problem: Problem, problem_dir: Path, workload: Workload) -> Tensors:
     return found
 
 
-def _plant_nan(problem: Problem, tensors: Tensors, generator: torch.Generator) -> None:
-    """Put one NaN into the first float input that is neither a weight nor written in place."""
+def _plant(problem: Problem, tensors: Tensors, generator: torch.Generator, value: float) -> None:
+    """Put one `value` into the first float input that is neither a weight nor written in place."""
     import torch
 
     for name in problem.definition.inputs:
-        value = tensors.get(name)
+        tensor = tensors.get(name)
         if (
-            isinstance(value, torch.Tensor)
-            and value.dtype.is_floating_point
+            isinstance(tensor, torch.Tensor)
+            and tensor.dtype.is_floating_point
             and name not in problem.contract.aliases.values()
         ):
-            index = int(torch.randint(0, value.numel(), (), generator=generator))
-            value.view(-1)[index] = float("nan")
+            index = int(torch.randint(0, tensor.numel(), (), generator=generator))
+            tensor.view(-1)[index] = value
             return

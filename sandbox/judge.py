@@ -6,6 +6,7 @@ The reference is the definition's own source, run on float64 casts of the very i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.kernels.problem import Problem
@@ -14,6 +15,7 @@ from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Tensors
 from kernelwright.sandbox.exchange import Answer
 from kernelwright.sandbox.fidelity import REVIEW_FACTOR, Finding, judge_output
+from kernelwright.sandbox.matrix import matrix_of
 from kernelwright.sandbox.verdict import Correctness, Evaluation, Status
 
 if TYPE_CHECKING:
@@ -33,7 +35,12 @@ GATE = {
     "a-priori bound": "its results are less precise than allowed",
     "integers differ": "its results are wrong",
     "tolerance": "its results are wrong",
+    "untouched values": "it changed values that it should have left or copied as they are",
+    "shape": "its results have the wrong shape",
+    "dtype": "its results have the wrong type",
 }
+STATUS: dict[str, Status] = {"shape": "INCORRECT_SHAPE", "dtype": "INCORRECT_DTYPE"}
+"""What a failed gate makes of an evaluation where it is not INCORRECT_NUMERICAL."""
 
 
 BY_CHANCE = ("error against the incumbent", "error in one slice")
@@ -41,6 +48,14 @@ AGAIN = 4
 """How often a doubtful case is drawn anew."""
 DENSE_BYTES = 1 << 30
 """Most that the dequantised weights of linear ops may take in the judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What is right for one case: `exact` by output in float64, `magnitude` |A||B| of a linear op."""
+
+    exact: dict[str, torch.Tensor]
+    magnitude: torch.Tensor | None
 
 
 class Judge:
@@ -77,31 +92,8 @@ class Judge:
         """Return the evaluation of one case and a coarse reason, '' when it passed."""
         if candidate.trouble:
             return Evaluation(workload=case.name, status="RUNTIME_ERROR"), TROUBLE[candidate.trouble]
-        exact = self.exact(case.slot, tensors)
-        magnitude = self._magnitude(case.slot, tensors)
-        findings = {}
-        for name in self._problem.definition.outputs:
-            arguments = (candidate.results[name], incumbent.results[name], exact[name])
-            if not self._controls.check_every_row:
-                arguments = tuple(a[:1] for a in arguments)  # type: ignore[assignment]
-            findings[name] = self._judge_one(case, arguments, magnitude)
-        failed = next((f.failed for f in findings.values() if f.failed), "")
-        status: Status = "INCORRECT_NUMERICAL" if failed else "PASSED"
-        evaluation = Evaluation(workload=case.name, status=status, correctness=_correctness(findings))
-        return evaluation, GATE[failed] if failed else ""
-
-    def _judge_one(
-        self, case: Case, arguments: tuple[torch.Tensor, torch.Tensor, torch.Tensor], magnitude: torch.Tensor | None
-    ) -> Finding:
-        result, incumbent, exact = arguments
-        if magnitude is not None:
-            magnitude = magnitude[: result.shape[0]]
-        finding = judge_output(
-            result, incumbent, exact, magnitude=magnitude, zero_mean=case.zero_mean, bit_exact=case.bit_exact
-        )
-        if self._controls.relative_gate or not result.dtype.is_floating_point:
-            return finding
-        return _loosely(result, exact, finding)
+        truth = Truth(self.exact(case.slot, tensors), self._magnitude(case.slot, tensors))
+        return rule_case(self._problem, self._controls, case, tensors, truth, (incumbent, candidate))
 
     def _magnitude(self, slot: int, tensors: Tensors) -> torch.Tensor | None:
         """Return |x||W| in float64 for a linear op, else None."""
@@ -125,6 +117,37 @@ class Judge:
                 self._dense.pop(next(iter(self._dense)))
             self._dense[slot] = dense
         return self._dense[slot]
+
+
+def rule_case(
+    problem: Problem, controls: Controls, case: Case, tensors: Tensors, truth: Truth, answers: tuple[Answer, Answer]
+) -> tuple[Evaluation, str]:
+    """Return what the gates say about (incumbent's, candidate's) answer to one case, and a coarse reason."""
+    incumbent, candidate = answers
+    rows = slice(None) if controls.check_every_row else slice(1)
+    findings = {}
+    for name in problem.definition.outputs:
+        before = tensors[problem.contract.aliases[name]] if name in problem.contract.aliases else None
+        result, exact = candidate.results[name][rows], truth.exact[name][rows]
+        finding = judge_output(
+            result, incumbent.results[name][rows], exact,
+            magnitude=None if truth.magnitude is None else truth.magnitude[rows], zero_mean=case.zero_mean,
+            bit_exact=case.bit_exact, kind=matrix_of(problem.definition.op_type).kind_of(name),
+            policy=problem.precision, terms=_terms(problem),
+            before=before[rows] if before is not None else None,  # type: ignore[index]
+        )  # fmt: skip
+        loose = not controls.relative_gate and result.dtype.is_floating_point
+        findings[name] = _loosely(result, exact, finding) if loose else finding
+    failed = next((f.failed for f in findings.values() if f.failed), "")
+    status = STATUS.get(failed, "INCORRECT_NUMERICAL") if failed else "PASSED"
+    evaluation = Evaluation(workload=case.name, status=status, correctness=_correctness(findings))
+    return evaluation, GATE[failed] if failed else ""
+
+
+def _terms(problem: Problem) -> int:
+    """Return K of the reduction; 1 where the contract names none or it varies."""
+    axis = problem.contract.reduction_axis
+    return (problem.definition.axes[axis].value or 1) if axis else 1
 
 
 def is_doubtful(evaluation: Evaluation) -> bool:
@@ -163,22 +186,13 @@ def _loosely(result: torch.Tensor, exact: torch.Tensor, finding: Finding) -> Fin
     import torch
 
     close = torch.allclose(result.double(), exact.double(), rtol=1e-2, atol=1e-2, equal_nan=True)
-    return Finding("" if close else "tolerance", finding.errors, finding.max_ratio, finding.rms_ratio)
+    failed = "" if close else "tolerance"
+    return Finding(failed, finding.errors.model_copy(update={"gate": failed}))
 
 
 def _correctness(findings: Mapping[str, Finding]) -> Correctness:
-    extra = {
-        name: {
-            "rms": f.errors.rms,
-            "bias": f.errors.bias,
-            "max_ratio": f.max_ratio,
-            "rms_ratio": f.rms_ratio,
-            "gate": f.failed,
-        }
-        for name, f in findings.items()
-    }
     return Correctness(
         max_relative_error=max(f.errors.max_rel for f in findings.values()),
         max_absolute_error=max(f.errors.max_abs for f in findings.values()),
-        extra=extra,
+        extra={name: f.errors.model_dump(mode="json") for name, f in findings.items()},
     )

@@ -23,7 +23,7 @@ import numpy as np
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors
 from kernelwright.sandbox.exchange import Answer, Exchange
-from kernelwright.sandbox.fidelity import REVIEW_FACTOR
+from kernelwright.sandbox.projections import agree_in_every_element
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm
 
@@ -215,36 +215,16 @@ def freshen(template: Tensors, generator: torch.Generator) -> Tensors:
 def find_disagreement(incumbent: Sequence[Answer], candidate: Sequence[Answer], controls: Controls) -> str:
     """Return '' when all timed results agree as closely as two honest fp32 kernels do.
 
-    A coarse net over every element: the full gates see the secret sample. The scale is the incumbent's own rms.
+    A coarse net over every element: the full gates see the secret sample.
     """
     rows = slice(None) if controls.check_every_row else slice(1)
     for a, b in zip(incumbent, candidate, strict=True):
         if b.trouble:
             return b.trouble
         for name, expected in a.results.items():
-            if not _agree(expected[rows], b.results[name][rows], controls.relative_gate):
+            if not agree_in_every_element(expected[rows], b.results[name][rows], controls.relative_gate):
                 return "timed"
     return ""
-
-
-def _agree(expected: torch.Tensor, result: torch.Tensor, closely: bool) -> bool:
-    import torch
-
-    if torch.equal(expected, result):
-        return True
-    if not expected.dtype.is_floating_point:
-        return False
-    # a relative Frobenius error of a few eps per arm is honest; the largest element may lie some ten times above
-    unit = 20 * REVIEW_FACTOR * torch.finfo(expected.dtype).eps if closely else 0.05
-    size = max(1, expected.numel()) ** 0.5
-    if float((expected - result).abs().max()) <= 0.9 * unit * float(torch.linalg.vector_norm(expected)) / size:
-        return True  # clearly so, in one pass; NaN and Inf never pass here
-    finite = expected.isfinite()
-    if not torch.equal(finite, result.isfinite()):
-        return False
-    a, b = expected[finite].double(), result[finite].double()
-    scale = torch.linalg.vector_norm(a) / size
-    return bool(((a - b).abs() <= unit * (scale + a.abs())).all())
 
 
 def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeout_s: float) -> bool:

@@ -23,8 +23,8 @@ static void pack_row(const uint8_t* row, int64_t blocks, uint8_t* group, int til
   }
 }
 
-// x as `dot_fold` wants it: scaled by 16^-j at column 8 i + j (exact, and undone by the nibble's own place in its word), and
-// the sums of x over the blocks.
+// x as `dot_fold` wants it: scaled by 16^(6-j) at column 8 i + j, so that with the nibble's own place in its word all are
+// 2^24 q x (exact, and upwards, or small x would be denormal), and the sums of x over the blocks.
 struct Activations {
   const float* x;
   const float* sums;
@@ -36,8 +36,7 @@ struct Activations {
     for (int k = 0; k < 32; k += W) total += load(x + b * 32 + k);
     sums[b] = sum(total);
     for (int k = 0; k < 32; ++k) {
-      constexpr float scale[8] = {1.0f,      0x1p-4f,  0x1p-8f,  0x1p-12f,
-                                  0x1p-16f, 0x1p-20f, 0x1p-24f, 1.0f};
+      constexpr float scale[8] = {0x1p24f, 0x1p20f, 0x1p16f, 0x1p12f, 0x1p8f, 0x1p4f, 1.0f, 0x1p24f};
       scaled[b * 32 + k] = x[b * 32 + k] * scale[k % 8];
     }
   }
@@ -126,7 +125,7 @@ static inline void dot_fold(const uint8_t* group, int first, int64_t blocks, Act
       vf total = part[u][0];
 #pragma GCC unroll 4
       for (int c = 1; c < CHAINS; ++c) total += part[u][c];
-      acc[u] = fma(total, halves(p + u * TILE_BLOCK), acc[u]);
+      acc[u] = fma(total, halves(p + u * TILE_BLOCK) * set(0x1p-24f), acc[u]);
       acc[u] = fma(halves(p + u * TILE_BLOCK + 2 * W), set(a.sums[b]), acc[u]);
     }
   }

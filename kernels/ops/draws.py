@@ -6,6 +6,7 @@ precision, needles catch dropped terms, exact cases catch wrong indices bit for 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kernelwright.kernels.blocks import BLOCK_WEIGHTS
@@ -14,9 +15,13 @@ if TYPE_CHECKING:
     import torch
 
 DISTRIBUTIONS = (
-    "normal", "uniform", "lognormal", "shifted", "outliers", "needle", "exact", "large", "small",
+    "normal", "uniform", "laplace", "exponential", "lognormal", "shifted", "outliers", "needle", "exact", "large",
+    "small", "constant", "sorted", "alternating", "zeros",
 )  # fmt: skip
-SCALE = {"large": 2.0**8, "small": 2.0**-8}
+"""Every op can be given these."""
+EXTREMES = {"huge": 2.0**48, "vast": 2.0**80, "tiny": 2.0**-64, "denormal": 2.0**-130}
+"""Normal times a power of two: `huge` and `tiny` leave room for one product of two values, `vast` and `denormal` for
+none; `tiny` has products that are denormal. Which op can be given which: sandbox/matrix.py."""
 
 
 def draw(shape: tuple[int, ...], generator: torch.Generator, distribution: str) -> torch.Tensor:
@@ -30,18 +35,76 @@ def draw(shape: tuple[int, ...], generator: torch.Generator, distribution: str) 
     if distribution == "needle":
         return _needle(shape, generator)
     normal = torch.randn(shape, generator=generator)
-    if distribution == "lognormal":
-        return normal.exp()
-    if distribution == "shifted":
-        return normal + 10
-    if distribution == "outliers":
-        columns = shape[-1]
-        hot = torch.randperm(columns, generator=generator)[: max(1, columns // 100)]
-        normal[..., hot] *= 50
-        return normal
-    if distribution not in ("normal", *SCALE):
-        raise ValueError(f"unknown distribution {distribution!r}; known: {', '.join(DISTRIBUTIONS)}")
-    return normal * SCALE.get(distribution, 1.0)
+    if distribution in EXTREMES:
+        return normal * EXTREMES[distribution]
+    if distribution in ("large", "small"):
+        exponent = int(torch.randint(8, 13, (), generator=generator))
+        return normal * 2.0 ** (exponent if distribution == "large" else -exponent)
+    if distribution not in _FROM_NORMAL:
+        raise ValueError(f"unknown distribution {distribution!r}; known: {', '.join((*DISTRIBUTIONS, *EXTREMES))}")
+    return _FROM_NORMAL[distribution](normal, generator)
+
+
+def _exponential(normal: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return normal.exponential_(generator=generator)
+
+
+def _laplace(normal: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    return normal.sign() * _exponential(normal.clone(), generator)
+
+
+def _outliers(normal: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """One column in a hundred is 50 times as large, as a language model's activations are."""
+    import torch
+
+    columns = normal.shape[-1]
+    hot = torch.randperm(columns, generator=generator)[: max(1, columns // 100)]
+    normal[..., hot] *= 50
+    return normal
+
+
+def _constant(normal: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """Each row holds one value."""
+    return normal[..., :1].expand(normal.shape).contiguous()
+
+
+def _sorted(normal: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """Each row ascends, and most values stand in it twice."""
+    import torch
+
+    half = (normal.shape[-1] + 1) // 2
+    return torch.cat((normal[..., :half], normal[..., :half]), dim=-1)[..., : normal.shape[-1]].sort(dim=-1).values
+
+
+def _alternating(normal: torch.Tensor, _: torch.Generator) -> torch.Tensor:
+    """Neighbours along the last axis nearly cancel: 10, -10, …, and a normal on top."""
+    normal[..., 0::2] += 10
+    normal[..., 1::2] -= 10
+    return normal
+
+
+def _zeros(normal: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Half of the values are +0 or -0, and the first row is nothing else."""
+    import torch
+
+    kept = torch.randint(0, 2, normal.shape, generator=generator).float()
+    normal *= kept
+    normal[:1] *= 0.0
+    return normal
+
+
+_FROM_NORMAL: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "normal": lambda normal, _: normal,
+    "laplace": _laplace,
+    "exponential": _exponential,
+    "lognormal": lambda normal, _: normal.exp(),
+    "shifted": lambda normal, _: normal + 10,
+    "outliers": _outliers,
+    "constant": _constant,
+    "sorted": _sorted,
+    "alternating": _alternating,
+    "zeros": _zeros,
+}
 
 
 def _needle(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
