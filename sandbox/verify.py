@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.problem import Problem
+from kernelwright.kernels.triton_load import has_triton
 from kernelwright.profiles.errors import KernelwrightError, WrongUse
 from kernelwright.profiles.profile import Ceilings
 from kernelwright.sandbox.builder import build_caged
@@ -39,7 +40,7 @@ from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
 from kernelwright.sandbox.stats import Launch, bootstrap, calibrate_floor, decide
 from kernelwright.sandbox.supervisor import Arm
-from kernelwright.sandbox.trial import Trial, TrialSetup
+from kernelwright.sandbox.trial import BLOCK_ORDERS, Trial, TrialSetup
 from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.weights import WeightBox
 
@@ -115,6 +116,8 @@ class Bench:
         """Judge quickly: public workloads, a few distributions, one launch. Never enough for a patch."""
         ruling = self._new_ruling(candidate, "search")
         binary = self._prepare(candidate, ruling)
+        if candidate.language == "triton" and not ruling.settled:
+            self._judge_interpreted(candidate, ruling)
         if not ruling.settled:
             try:
                 launches = self._search_launch(candidate, binary, ruling)
@@ -135,6 +138,25 @@ class Bench:
             launch = trial.time_and_judge(SEARCH_PAIRS)
             return [launch] if launch else []
 
+    def _judge_interpreted(self, candidate: Candidate, ruling: Ruling) -> None:
+        """Judge a triton candidate's results in Triton's interpreter, then its block orders. Nothing is timed."""
+        try:
+            with self._runners.start(candidate, None) as arm:
+                trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
+                if not trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
+                    return
+                num_cases, notes = len(ruling.evaluations), []
+                for case in _end_cases(self.problem, candidate, trial.key):
+                    notes.append(trial.try_block_orders(case))
+                    if ruling.settled:
+                        return
+        except RunnerFailed as failure:
+            self._answer_failure(ruling, failure)
+            return
+        found = f"right in Triton's interpreter over {num_cases} cases and {len(BLOCK_ORDERS)} block orders"
+        said = "; ".join([found, *dict.fromkeys(note for note in notes if note)])
+        ruling.settle("unmeasured", f"this machine cannot time triton: {said}")
+
     def _launch_again(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
         """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win."""
         launches: list[Launch] = []
@@ -151,6 +173,8 @@ class Bench:
             raise WrongUse("confirm needs every control on", "switch controls off in tests of `search` only")
         ruling = self._new_ruling(candidate, "confirm")
         binary = self._prepare(candidate, ruling)
+        if candidate.language == "triton" and not ruling.settled:
+            self._judge_interpreted(candidate, ruling)
         launches: list[Launch] = []
         plan: list[Case] = []
         for number in range(CONFIRM_LAUNCHES):
@@ -171,11 +195,10 @@ class Bench:
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
                 plan += confirm_cases(self.problem, candidate, self._sets, trial.key)
-            if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not trial.try_two_poisons(
-                _small_case(self.problem, candidate, trial.key)
-            ):
+            ends = _end_cases(self.problem, candidate, trial.key)
+            if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not all(map(trial.try_two_poisons, ends)):
                 return []
-            if number == 0 and not trial.try_races(_small_case(self.problem, candidate, trial.key)):
+            if number < len(ends) and not trial.try_races(ends[number]):
                 return []
             launch = trial.time_and_judge(CONFIRM_PAIRS)
             return [launch] if launch else []
@@ -189,7 +212,7 @@ class Bench:
             )
         if not candidate.covers(self.problem.timed_axes) or covered_ranges(self.problem, candidate) is None:
             ruling.settle("invalid", "it does not cover the shape that is timed")
-        elif candidate.language in ("triton", "cuda"):
+        elif candidate.language == "cuda" or (candidate.language == "triton" and not has_triton()):
             ruling.settle("unmeasured", f"this machine cannot time {candidate.language}")
         elif candidate.language == "cpp":
             self._say("compiling")
@@ -259,9 +282,12 @@ def is_narrow_win(launches: Sequence[Launch]) -> bool:
     return interval.low > 1 and interval.ratio < NARROW
 
 
-def _small_case(problem: Problem, candidate: Candidate, key: Key) -> Case:
-    shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("small")))
-    return Case("hidden-small", min(shapes, key=lambda s: sum(s.values())), 0, "normal")
+def _end_cases(problem: Problem, candidate: Candidate, key: Key) -> list[Case]:
+    """Return the smallest and the largest hidden shape; they are one where the ranges hold no more."""
+    shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("ends")))
+    shapes.sort(key=lambda shape: sum(shape.values()))
+    ends = {"hidden-small": shapes[0], **({"hidden-large": shapes[-1]} if len(shapes) > 1 else {})}
+    return [Case(name, shape, 0, "normal") for name, shape in ends.items()]
 
 
 def _add_drawn_weights(
