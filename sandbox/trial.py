@@ -39,7 +39,8 @@ RACE_THREADS = (1, 2, 4)
 BATCH_BYTES = 16 << 20
 """Most that the tensors of one timed batch take."""
 BLOCK_ORDERS = ("forward", "reverse", "random", "random", "random")
-HEAP_FILLS = (0x5A, 0xA5)
+HEAP_FILLS = (0xFF, 0x5A)
+"""malloc gives the complement: zeros first, as a fresh process often does, then 0xA5."""
 RACE = "a race: its results change from run to run"
 RACE_BETWEEN_BLOCKS = "a race: its results depend on the order in which blocks run"
 HELD_BEFORE = "its results depend on what its outputs or its scratch held before, or on a race"
@@ -148,12 +149,12 @@ class Trial:
                 groups = self._repeat(case, axes, inputs, threads)
             for i, group in enumerate(groups):
                 evaluation, reason = self.setup.judge.judge(cases[i], inputs[i], baseline[i], group[0])
-                if reason or any(a.trouble for a in group):
-                    self.ruling.evaluations.append(evaluation)
-                    self.ruling.settle(_outcome_of(reason), reason or "it is unsound when run again and again")
-                    return False
                 if any(not same_bits(a.results[n], group[0].results[n]) for a in group for n in a.results):
                     self.ruling.settle("incorrect", RACE)
+                elif reason or any(a.trouble for a in group):
+                    self.ruling.settle(_outcome_of(reason), reason or "it is unsound when run again and again")
+                if self.ruling.settled:
+                    self.ruling.evaluations.append(evaluation)
                     return False
         return True
 

@@ -114,9 +114,9 @@ def scale(total, weight, eps, y, squares, H, BLOCK: tl.constexpr):
 def run(x, residual, weight, eps, y, total):
     rows, columns = x.shape
     squares = torch.zeros(rows)
-    grid = (rows, triton.cdiv(columns, 16))
-    add[grid](x, residual, total, squares, columns, BLOCK=16)
-    scale[grid](total, weight, eps, y, squares, columns, BLOCK=16)
+    grid = (rows, triton.cdiv(columns, 2))
+    add[grid](x, residual, total, squares, columns, BLOCK=2)
+    scale[grid](total, weight, eps, y, squares, columns, BLOCK=2)
 """
 )
 WRITES_INPUTS = HONEST.replace("    tl.store(total", "    tl.store(x + place, sums, inside)\n    tl.store(total")
