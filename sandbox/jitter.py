@@ -38,32 +38,28 @@ class _Shaker:
     def __init__(self, processes: Callable[[], Sequence[int]], rng: random.Random) -> None:
         self.ended = threading.Event()
         self._processes, self._rng = processes, rng
-        self._before: dict[int, tuple[set[int], int]] = {}
+        first = next(iter(processes()), os.getpid())
+        self._allowed = sorted(os.sched_getaffinity(first))
+        self._nice = os.getpriority(os.PRIO_PROCESS, first)
         self._may_raise = os.geteuid() == 0
 
     def run(self) -> None:
         while not self.ended.wait(self._rng.uniform(*PAUSE_S)):
             for task in _tasks(self._processes()):
                 if self._rng.random() < 0.5:
-                    with contextlib.suppress(OSError):  # it has ended, or is not ours to move
-                        self._disturb(task)
+                    some = self._rng.sample(self._allowed, self._rng.randint(1, len(self._allowed)))
+                    self._place(task, some, min(19, self._nice + self._rng.randint(0, MOST_NICE)))
 
     def restore(self) -> None:
-        """Give every thread that still lives the processors and the priority it had."""
-        for task, (allowed, nice) in self._before.items():
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(task, allowed)
-                if self._may_raise:
-                    os.setpriority(os.PRIO_PROCESS, task, nice)
+        """Give every thread the processors and priority of before, also one that was started by a disturbed one."""
+        for task in _tasks(self._processes()):
+            self._place(task, self._allowed, self._nice)
 
-    def _disturb(self, task: int) -> None:
-        if task not in self._before:
-            self._before[task] = (os.sched_getaffinity(task), os.getpriority(os.PRIO_PROCESS, task))
-        allowed, nice = self._before[task]
-        some = self._rng.sample(sorted(allowed), self._rng.randint(1, len(allowed)))
-        os.sched_setaffinity(task, some)
-        if self._may_raise:
-            os.setpriority(os.PRIO_PROCESS, task, min(19, nice + self._rng.randint(0, MOST_NICE)))
+    def _place(self, task: int, allowed: Sequence[int], nice: int) -> None:
+        with contextlib.suppress(OSError):  # it has ended, or is not ours to move
+            os.sched_setaffinity(task, allowed)
+            if self._may_raise:
+                os.setpriority(os.PRIO_PROCESS, task, nice)
 
 
 def _tasks(pids: Sequence[int]) -> list[int]:
