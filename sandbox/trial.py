@@ -18,6 +18,7 @@ from kernelwright.sandbox.exchange import Answer, Exchange, same_bits
 from kernelwright.sandbox.jitter import jitter
 from kernelwright.sandbox.judge import AGAIN, GATE, TROUBLE, Judge, is_doubtful, weigh
 from kernelwright.sandbox.ruling import Ruling
+from kernelwright.sandbox.sanitizer import find_races
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm, Call, lay_out
 from kernelwright.sandbox.timing import (
@@ -34,6 +35,8 @@ from kernelwright.sandbox.verdict import Evaluation, Outcome
 if TYPE_CHECKING:
     import torch
 
+    from kernelwright.sandbox.cage import Cage
+
 RACE_REPEATS = 50
 RACE_THREADS = (1, 2, 4)
 BATCH_BYTES = 16 << 20
@@ -43,6 +46,10 @@ HEAP_FILLS = (0xFF, 0x5A)
 """malloc gives the complement: zeros first, as a fresh process often does, then 0xA5."""
 RACE = "a race: its results change from run to run"
 RACE_BETWEEN_BLOCKS = "a race: its results depend on the order in which blocks run"
+SANITIZED: dict[str, tuple[Outcome, str]] = {
+    "race": ("incorrect", "a race: its threads use the same memory without an order between them"),
+    "memory": ("invalid", "it reads or writes outside its memory"),
+}
 HELD_BEFORE = "its results depend on what its outputs or its scratch held before, or on a race"
 
 
@@ -184,6 +191,24 @@ class Trial:
         elif reason:
             self.ruling.settle(_outcome_of(reason), reason)
         return "its atomic additions change results with the order of blocks, within what is allowed"
+
+    def try_sanitizers(self, case: Case, cage: Cage, cache: Path) -> bool:
+        """Run a C++ candidate on the inputs of `case` under the sanitizers; what they find settles the ruling.
+
+        That nothing was found, or that nothing could be built or run, changes nothing: see `sanitizer.py`.
+        """
+        assert self.ruling is not None
+        axes, problem = self.setup.axes(case.axes), self.setup.problem
+        tensors = draw_case(problem, self.setup.problem_dir, case, axes, self.key)
+        weights = self.setup.weights[case.slot]
+        candidate, named = self.arm.candidate, (problem.definition, problem.contract)
+        found = find_races(candidate, *named, tensors, weights, cage=cage, cache=cache)
+        if found.status in SANITIZED:
+            self.ruling.evaluations.append(
+                Evaluation(workload=f"{case.name}-{found.tool}", status="RUNTIME_ERROR", log=found.log[-4000:])
+            )
+            self.ruling.settle(*SANITIZED[found.status])
+        return not self.ruling.settled
 
     def _repeat(self, case: Case, axes: dict[str, int], inputs: list[Tensors], threads: int) -> list[list[Answer]]:
         """Return the answers of half of RACE_REPEATS calls, grouped by input; as many at once as the mailbox holds."""

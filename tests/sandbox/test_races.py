@@ -17,6 +17,7 @@ from kernelwright.kernels.candidate import AxisRange
 from kernelwright.kernels.problem import Problem
 from kernelwright.kernels.registry import define, op_of
 from kernelwright.kernels.triton_load import has_triton
+from kernelwright.sandbox.cage import open_cage
 from kernelwright.sandbox.cases import Case
 from kernelwright.sandbox.jitter import jitter
 from kernelwright.sandbox.ruling import Ruling
@@ -61,14 +62,14 @@ def norms(cache: Path) -> Iterator[Bench]:
         yield opened
 
 
-def try_one(bench: Bench, name: str, check: str, tokens: int = 4) -> Ruling:
+def try_one(bench: Bench, name: str, check: str, *more: object, tokens: int = 4) -> Ruling:
     """Return the ruling after one check of Trial on the candidate `name`."""
     candidate = load_evil(name, bench.problem)
     ruling = Ruling(candidate, "confirm", started=time.monotonic())
     binary = bench._prepare(candidate, ruling)
     with bench._runners.start(candidate, binary) as arm:
         trial = Trial(bench._setup, bench._incumbent_arm(), arm, bench._draw_key(), ruling)
-        getattr(trial, check)(Case("here", {"T": tokens}, 0, "normal"))
+        getattr(trial, check)(Case("here", {"T": tokens}, 0, "normal"), *more)
     return ruling
 
 
@@ -81,6 +82,18 @@ def test_a_race_between_threads_is_incorrect_and_called_so(bench: Bench, name: s
 
 def test_honest_threads_are_not_called_a_race(bench: Bench) -> None:
     assert try_one(bench, "honest.cpp", "try_races").outcome is None
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "word"),
+    [("race_flag.cpp", "incorrect", "race"), ("reads_beyond.cpp", "invalid", "outside"), ("honest.cpp", None, "")],
+)
+def test_what_a_sanitizer_finds_settles(
+    bench: Bench, tmp_path: Path, name: str, outcome: str | None, word: str
+) -> None:
+    ruling = try_one(bench, name, "try_sanitizers", open_cage("bubblewrap"), tmp_path)
+    assert ruling.outcome == outcome and word in ruling.reason
+    assert len(ruling.evaluations) == (outcome is not None)
 
 
 def test_scratch_that_was_never_written_is_found(bench: Bench) -> None:
