@@ -63,8 +63,9 @@ def set_block_order(order: str) -> None:
     Raises EnvironmentLacks without the interpreter; an unknown order is refused at the first grid (BrokenInput).
     """
     _import_interpreter()
-    from triton.runtime.interpreter import interpreter_builder as builder
+    from triton.runtime import interpreter
 
+    builder: Any = interpreter.interpreter_builder
     # the interpreter counts through the grid itself; where it says which block comes next, another one is put
     grids: dict[tuple[int, ...], list[int]] = {}
     plain = type(builder).set_grid_idx
