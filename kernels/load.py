@@ -1,7 +1,8 @@
 """Turn a built candidate into the callable that both the engine and the runner use; the only place that does.
 
 So the path that is judged is the path that is served. Native candidates are called through TVM-FFI with torch tensors
-as they are (DLPack, nothing is copied); python candidates are executed in a module of their own.
+as they are (DLPack, nothing is copied); python candidates are executed in a module of their own; triton candidates run
+in Triton's interpreter (`triton_load.py`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ class Implementation:
 def load_implementation(
     candidate: Candidate, binary: Path | None, definition: Definition, contract: SlotContract, compiled: bool = False
 ) -> Implementation:
-    """Load `candidate`; `binary` is its shared object, None for python. `compiled`: by torch.compile (python only).
+    """Load `candidate`; `binary` is its shared object, None for python and triton. `compiled`: by torch.compile, which
+    is for python only.
 
     Raises BrokenInput when definition, binary or symbols do not belong together, and EnvironmentLacks when this host
     does not have the candidate's instruction set level (checked before anything is loaded).
@@ -90,6 +92,10 @@ def load_implementation(
 
             functions[candidate.entry_point] = torch.compile(functions[candidate.entry_point])
         return Implementation(candidate, definition, contract, functions)
+    if candidate.language == "triton":
+        from kernelwright.kernels.triton_load import load_triton
+
+        return Implementation(candidate, definition, contract, dict(load_triton(candidate, definition, contract)))
     if binary is None:
         raise BrokenInput(
             f"{candidate.definition}: a {candidate.language} candidate needs its binary", "build it first"

@@ -37,6 +37,9 @@ class Limits:
     file_bytes: int = 1 << 30
     open_files: int = 512
     scratch_bytes: int = 256 << 20
+    sanitized: bool = False
+    """The command is built with a sanitizer: it reserves terabytes that it never uses, so private memory is bounded by
+    the control group alone, and its address space is not randomised, which the sanitizer could not ask for inside."""
 
 
 @dataclass(frozen=True, slots=True)

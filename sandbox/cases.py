@@ -164,10 +164,12 @@ def complete_axes(
     return whole
 
 
-def small_case(problem: Problem, candidate: Candidate, key: Key) -> Case:
-    """Return a case at the smallest of the hidden shapes, for what is done many times."""
-    shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("small")))
-    return Case("hidden-small", min(shapes, key=lambda s: sum(s.values())), 0, "normal")
+def end_cases(problem: Problem, candidate: Candidate, key: Key) -> list[Case]:
+    """Return the smallest and the largest hidden shape; they are one where the ranges hold no more."""
+    shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("ends")))
+    shapes.sort(key=lambda shape: sum(shape.values()))
+    ends = {"hidden-small": shapes[0], **({"hidden-large": shapes[-1]} if len(shapes) > 1 else {})}
+    return [Case(name, shape, 0, "normal") for name, shape in ends.items()]
 
 
 def add_drawn_weights(

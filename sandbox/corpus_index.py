@@ -83,7 +83,7 @@ class Entry(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tru
 
 
 def load_corpus(folder: Path = CORPUS) -> tuple[Entry, ...]:
-    """Return every kernel under `folder`, exploits first, by name. Raises BrokenInput naming a file with a bad header."""
+    """Return every kernel under `folder`, exploits first, by name. Raises BrokenInput on a bad header."""
     found = []
     for kind, name in FOLDERS:
         files = sorted(p for p in (folder / name).iterdir() if p.suffix in _COMMENT)

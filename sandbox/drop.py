@@ -3,7 +3,8 @@
 Run as a plain script (`python -I -S drop.py PLAN`), so that it starts in milliseconds and shares no thread with
 anybody. PLAN is JSON: `argv`, `env`, `rlimits` {name: value}, `cgroup_procs` [file], and as root also `uid`, `stage`
 (folder) and `binds` [[source, name]]: each source is shown under `stage` in a private mount namespace, because the new
-user may not be able to walk to it (an interpreter below a root-only home, say).
+user may not be able to walk to it (an interpreter below a root-only home, say). `fixed_addresses`: whether what starts
+here keeps an address space that is not randomised (personality(2)).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from typing import Any
 
 _CLONE_NEWNS = 0x00020000
+_ADDR_NO_RANDOMIZE = 0x0040000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 
 
@@ -34,8 +36,17 @@ def main() -> None:
         os.setgroups([])
         os.setresgid(plan["uid"], plan["uid"], plan["uid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+    if plan.get("fixed_addresses"):
+        _fix_addresses()
     os.umask(0o022)
     os.execve(plan["argv"][0], plan["argv"], plan["env"])
+
+
+def _fix_addresses() -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    libc.personality(libc.personality(0xFFFFFFFF) | _ADDR_NO_RANDOMIZE)
 
 
 def _stage(stage: str, binds: list[list[str]]) -> None:

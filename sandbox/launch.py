@@ -26,7 +26,7 @@ def launch_with_plan(
     """Start `drop.py` on `plan`. Returns the process it becomes; `layers` as in CagedProcess."""
     group = create_group(limits.memory_bytes, limits.processes + 4)
     script = Path(__file__).with_name("drop.py")
-    plan = {**plan, "cgroup_procs": group.procs if group else []}
+    plan = {**plan, "cgroup_procs": group.procs if group else [], "fixed_addresses": limits.sanitized}
     popen = subprocess.Popen(
         [sys.executable, "-I", "-S", str(script), json.dumps(plan)],
         stdin=subprocess.DEVNULL,
@@ -47,9 +47,10 @@ def rlimits(limits: Limits, own_uid: bool) -> dict[str, int]:
         "RLIMIT_CORE": 0,
         "RLIMIT_FSIZE": limits.file_bytes,
         "RLIMIT_NOFILE": limits.open_files,
-        "RLIMIT_DATA": limits.memory_bytes,
         "RLIMIT_MEMLOCK": 0,
     }
+    if not limits.sanitized:
+        found["RLIMIT_DATA"] = limits.memory_bytes
     if limits.cpu_seconds is not None:
         found["RLIMIT_CPU"] = limits.cpu_seconds
     if own_uid:

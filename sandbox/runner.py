@@ -8,7 +8,8 @@ The job (JSON in a sealed memory file) holds places and shapes; it holds no seed
 expected value. Protocol of a runner, through the header of the input mailbox and two event descriptors:
 
     runner waits for the bell, reads the job, rings "loaded" once every weight set is bound
-    PLAN  header holds JSON: the calls to come, by place → tensor views are built → ring
+    PLAN  header holds JSON: the calls to come, by place → tensor views are built → ring. Where nothing is timed it may
+          name the order in which Triton's interpreter runs blocks, or a byte that fills the heap
     WARM  use the threads once, so that they are awake as an engine's are → ring; the inputs of GO are written after it
     GO    call each planned slot as the engine does → ring "done" → (incumbent: copy results out, ring "copied")
 
@@ -53,6 +54,7 @@ class Runner:
         self._outputs = _map(job["outputs_fd"], writable=True)
         self._weights = _map(job["weights_fd"], writable=False)
         self._calls: list[tuple[BoundSlot, list[Any], tuple[torch.Tensor, ...]]] = []
+        self._heap_fill = 0
         self._slots = self._bind()
 
     def serve(self) -> None:
@@ -80,7 +82,7 @@ class Runner:
         definition = Definition.model_validate(self._job["definition"])
         contract = SlotContract.model_validate(self._job["contract"])
         implementation = load_implementation(candidate, binary, definition, contract)
-        self._native = candidate.language != "python"
+        self._native = candidate.language != "python"  # it writes its outputs itself
         return [implementation.bind(_views(self._weights, weights)) for weights in self._job["weight_sets"]]
 
     def _plan(self, plan: dict[str, Any]) -> None:
@@ -88,6 +90,13 @@ class Runner:
 
         if plan["threads"] != torch.get_num_threads():
             torch.set_num_threads(plan["threads"])
+        if plan["block_order"]:
+            from kernelwright.kernels.triton_load import set_block_order
+
+            set_block_order(plan["block_order"])
+        if plan["heap_fill"] != self._heap_fill:
+            self._heap_fill = plan["heap_fill"]
+            _fill_heap(self._heap_fill)
         self._calls = []
         for call in plan["calls"]:
             slot = self._slots[call["slot"]]
@@ -184,6 +193,16 @@ def _load_libraries() -> None:
 
     gc.freeze()
     gc.enable()
+
+
+def _fill_heap(byte: int) -> None:
+    """Fill what malloc gives and free takes with a pattern made from `byte` from now on; 0 stops it.
+
+    Source: mallopt(3), M_PERTURB. Where the libc has none, nothing is filled.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(-6, byte)
 
 
 def _set_dumpable(allowed: bool) -> None:

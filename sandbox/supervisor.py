@@ -91,9 +91,17 @@ class Arm:
             raise RunnerFailed("crashed", self.log(), self.trusted) from None
         return level, {**facts, "limits_by": self._cell.limits_by}
 
-    def plan(self, calls: Sequence[Call], threads: int | None = None, timeout_s: float = 30.0) -> None:
-        """Tell the runner the places of the calls to come; contents follow with `go`. Raises RunnerFailed."""
-        body = json.dumps({"threads": threads or self.threads, "calls": [_call_json(c) for c in calls]}).encode()
+    def plan(
+        self, calls: Sequence[Call], threads: int | None = None, timeout_s: float = 30.0, *,
+        block_order: str | None = None, heap_fill: int = 0,
+    ) -> None:  # fmt: skip
+        """Tell the runner the places of the calls to come; contents follow with `go`. Raises RunnerFailed.
+
+        `block_order` (forward, reverse, random:SEED): how Triton's interpreter walks a grid from now on. `heap_fill`
+        (1 to 255): what fresh and freed heap memory holds during these calls; 0 for as it is, which costs no time.
+        """
+        said = {"threads": threads or self.threads, "block_order": block_order, "heap_fill": heap_fill}
+        body = json.dumps({**said, "calls": [_call_json(c) for c in calls]}).encode()
         if HEADER.size + len(body) > HEADER_BYTES:
             raise ValueError(f"a plan of {len(calls)} calls does not fit the header of {HEADER_BYTES} bytes")
         self.inputs.memory[: HEADER.size] = HEADER.pack(PLAN, len(body))
@@ -130,6 +138,10 @@ class Arm:
         if self._copies_late:
             self._wait(timeout_s, "crashed")
         return elapsed
+
+    def processes(self) -> list[int]:
+        """Return the host pids of the runner and all that it started."""
+        return self._process.inside()
 
     def stop(self) -> None:
         self._process.stop()

@@ -16,9 +16,11 @@ from kernelwright.sandbox.cases import Case, WeightSets, complete_axes, draw_cas
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors, draw_activations
 from kernelwright.sandbox.exchange import Answer, Exchange, same_bits
+from kernelwright.sandbox.jitter import jitter
 from kernelwright.sandbox.judge import AGAIN, GATE, TROUBLE, is_doubtful, weigh
 from kernelwright.sandbox.judge_link import JudgeLink
 from kernelwright.sandbox.ruling import Ruling
+from kernelwright.sandbox.sanitizer import find_races
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm, Call, lay_out
 from kernelwright.sandbox.timing import (
@@ -39,6 +41,8 @@ from kernelwright.sandbox.verdict import Evaluation, Outcome
 if TYPE_CHECKING:
     import torch
 
+    from kernelwright.sandbox.cage import Cage
+
 RACE_REPEATS = 50
 RACE_THREADS = (1, 2, 4)
 BATCH_BYTES = 16 << 20
@@ -47,7 +51,16 @@ BATCH_S = 2.5e-3
 """A timed batch is at least this long, by the incumbent's time, so that doorbells and signals do not count."""
 MAX_CALLS = 400
 ALONE_BATCHES = 4
-DIFFERS = "its results change from run to run"
+BLOCK_ORDERS = ("forward", "reverse", "random", "random", "random")
+HEAP_FILLS = (0xFF, 0x5A)
+"""malloc gives the complement: zeros first, as a fresh process often does, then 0xA5."""
+RACE = "a race: its results change from run to run"
+RACE_BETWEEN_BLOCKS = "a race: its results depend on the order in which blocks run"
+SANITIZED: dict[str, tuple[Outcome, str]] = {
+    "race": ("incorrect", "a race: its threads use the same memory without an order between them"),
+    "memory": ("invalid", "it reads or writes outside its memory"),
+}
+HELD_BEFORE = "its results depend on what its outputs or its scratch held before, or on a race"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,23 +151,21 @@ class Trial:
         return self.setup.judge.judge(case, tensors, *answers)
 
     def try_two_poisons(self, case: Case) -> bool:
-        """Call twice on equal inputs over different poison; the results must be equal bit for bit."""
+        """Call twice on equal inputs, outputs and heap filled with other garbage; results must be equal bit for bit."""
         assert self.ruling is not None
         if not self.setup.controls.repeat_races:
             return True
         axes = self.setup.axes(case.axes)
         tensors = draw_case(self.setup.problem, self.setup.problem_dir, case, axes, self.key)
-        first, second = (self._ask(self.arm, case, axes, tensors) for _ in range(2))
+        first, second = (self._ask(self.arm, case, axes, tensors, heap_fill=fill) for fill in HEAP_FILLS)
         if first.trouble or second.trouble:
             self.ruling.settle("invalid", TROUBLE[first.trouble or second.trouble])
         elif not all(same_bits(first.results[n], second.results[n]) for n in first.results):
-            self.ruling.settle(
-                "incorrect", "its results depend on what its outputs held before, or change from run to run"
-            )
+            self.ruling.settle("incorrect", HELD_BEFORE)
         return not self.ruling.settled
 
     def try_races(self, case: Case) -> bool:
-        """Repeat calls at several thread counts, inputs taking turns; at each count equal inputs give equal bits."""
+        """Repeat calls at several thread counts, half of them under jitter: equal inputs must give equal bits."""
         assert self.ruling is not None
         if not self.setup.controls.repeat_races:
             return True
@@ -163,24 +174,70 @@ class Trial:
         inputs = [draw_case(self.setup.problem, self.setup.problem_dir, c, axes, self.key) for c in cases]
         baseline = [self._ask(self.incumbent, c, axes, t) for c, t in zip(cases, inputs, strict=True)]
         for threads in RACE_THREADS:
-            groups = self._repeat(case, axes, inputs, threads)
+            calm = self._repeat(case, axes, inputs, threads)
+            with jitter(self.arm.processes, self._rng.getrandbits(32)):
+                shaken = self._repeat(case, axes, inputs, threads)
+            groups = [a + b for a, b in zip(calm, shaken, strict=True)]
             for i, group in enumerate(groups):
                 evaluation, reason = self.setup.judge.judge(cases[i], inputs[i], baseline[i], group[0])
-                if reason or any(a.trouble for a in group):
-                    self.ruling.evaluations.append(evaluation)
-                    self.ruling.settle(_outcome_of(reason), reason or "it is unsound when run again and again")
-                    return False
                 if any(not same_bits(a.results[n], group[0].results[n]) for a in group for n in a.results):
-                    self.ruling.settle("incorrect", DIFFERS)
+                    self.ruling.settle("incorrect", RACE)
+                elif reason or any(a.trouble for a in group):
+                    self.ruling.settle(_outcome_of(reason), reason or "it is unsound when run again and again")
+                if self.ruling.settled:
+                    self.ruling.evaluations.append(evaluation)
                     return False
         return True
 
+    def try_block_orders(self, case: Case) -> str:
+        """Run the blocks of a triton candidate in several orders on equal inputs: equal bits, or it has a race.
+
+        Where it adds atomically, results that pass the gates in every order may differ by reassociation; the text
+        returned then says so, else it is ''.
+        """
+        assert self.ruling is not None
+        axes = self.setup.axes(case.axes)
+        tensors = draw_case(self.setup.problem, self.setup.problem_dir, case, axes, self.key)
+        beside = self._ask(self.incumbent, case, axes, tensors)
+        orders = [f"random:{self._rng.getrandbits(32)}" if o == "random" else o for o in BLOCK_ORDERS]
+        answers = [self._ask(self.arm, case, axes, tensors, block_order=order) for order in orders]
+        judged = [self.setup.judge.judge(case, tensors, beside, answer) for answer in answers]
+        same = all(same_bits(a.results[n], answers[0].results[n]) for a in answers for n in a.results)
+        evaluation, reason = next(((e, r) for e, r in judged if r), judged[0])
+        self.ruling.evaluations.append(evaluation)
+        if same and not reason:
+            return ""
+        adds = any("atomic_" in source.content for source in self.arm.candidate.sources)
+        if not same and (reason or not adds):
+            self.ruling.settle("incorrect", RACE_BETWEEN_BLOCKS)
+        elif reason:
+            self.ruling.settle(_outcome_of(reason), reason)
+        return "its atomic additions change results with the order of blocks, within what is allowed"
+
+    def try_sanitizers(self, case: Case, cage: Cage, cache: Path) -> bool:
+        """Run a C++ candidate on the inputs of `case` under the sanitizers; what they find settles the ruling.
+
+        That nothing was found, or that nothing could be built or run, changes nothing: see `sanitizer.py`.
+        """
+        assert self.ruling is not None
+        axes, problem = self.setup.axes(case.axes), self.setup.problem
+        tensors = draw_case(problem, self.setup.problem_dir, case, axes, self.key)
+        weights = self.setup.weights[case.slot]
+        candidate, named = self.arm.candidate, (problem.definition, problem.contract)
+        found = find_races(candidate, *named, tensors, weights, cage=cage, cache=cache)
+        if found.status in SANITIZED:
+            self.ruling.evaluations.append(
+                Evaluation(workload=f"{case.name}-{found.tool}", status="RUNTIME_ERROR", log=found.log[-4000:])
+            )
+            self.ruling.settle(*SANITIZED[found.status])
+        return not self.ruling.settled
+
     def _repeat(self, case: Case, axes: dict[str, int], inputs: list[Tensors], threads: int) -> list[list[Answer]]:
-        """Return the answers of RACE_REPEATS calls, grouped by input; as many at once as the mailbox holds."""
+        """Return the answers of half of RACE_REPEATS calls, grouped by input; as many at once as the mailbox holds."""
         room = self.setup.mailbox_bytes() // self.setup.bytes_for([axes])
         answers: list[Answer] = []
-        while len(answers) < RACE_REPEATS:
-            count = min(RACE_REPEATS - len(answers), max(1, room))
+        while len(answers) < RACE_REPEATS // 2:
+            count = min(RACE_REPEATS // 2 - len(answers), max(1, room))
             calls = self._lay_out([(case.slot, axes)] * count, inputs[0])
             exchange = self._plan(self.arm, calls, threads)
             given = [inputs[(len(answers) + i) % len(inputs)] for i in range(count)]
@@ -266,13 +323,19 @@ class Trial:
                 return None
         return result.launch()
 
-    def _plan(self, arm: Arm, calls: Sequence[Call], threads: int | None = None) -> Exchange:
-        arm.plan(calls, threads)
+    def _plan(
+        self, arm: Arm, calls: Sequence[Call], threads: int | None = None, heap_fill: int = 0,
+        block_order: str | None = None,
+    ) -> Exchange:  # fmt: skip
+        arm.plan(calls, threads, block_order=block_order, heap_fill=heap_fill)
         return Exchange(arm, calls, self.setup.problem.contract.aliases, self.setup.controls)
 
-    def _ask(self, arm: Arm, case: Case, axes: dict[str, int], tensors: Tensors) -> Answer:
+    def _ask(
+        self, arm: Arm, case: Case, axes: dict[str, int], tensors: Tensors, heap_fill: int = 0,
+        block_order: str | None = None,
+    ) -> Answer:  # fmt: skip
         calls = self._lay_out([(case.slot, axes)], tensors)
-        exchange = self._plan(arm, calls)
+        exchange = self._plan(arm, calls, heap_fill=heap_fill, block_order=block_order)
         exchange.load(0, tensors, self._rng.getrandbits(50))
         arm.go(self.setup.timeout_s)
         return exchange.collect(0, tensors, delay_s=self._rng.uniform(0.002, 0.02) if arm is self.arm else 0.0)

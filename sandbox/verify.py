@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.problem import Problem
+from kernelwright.kernels.triton_load import has_triton
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import KernelwrightError, WrongUse
 from kernelwright.profiles.profile import Ceilings
@@ -28,8 +29,8 @@ from kernelwright.sandbox.cases import (
     add_drawn_weights,
     confirm_cases,
     covered_ranges,
+    end_cases,
     search_cases,
-    small_case,
 )  # fmt: skip
 from kernelwright.sandbox.cell import RunnerFailed
 from kernelwright.sandbox.controls import Controls
@@ -39,7 +40,7 @@ from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
 from kernelwright.sandbox.stats import LEAST_GAIN, Launch, bootstrap, calibrate_floor, decide, find_drift
 from kernelwright.sandbox.supervisor import Arm
-from kernelwright.sandbox.trial import Trial, TrialSetup, time_alone
+from kernelwright.sandbox.trial import BLOCK_ORDERS, Trial, TrialSetup, time_alone
 from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.weights import WeightBox
 
@@ -125,6 +126,8 @@ class Bench:
         """Judge quickly: public workloads, a few distributions, one launch. Never enough for a patch."""
         ruling = self._new_ruling(candidate, "search")
         binary = self._prepare(candidate, ruling)
+        if candidate.language == "triton" and not ruling.settled:
+            self._judge_interpreted(candidate, ruling)
         if not ruling.settled:
             try:
                 launches = self._search_launch(candidate, binary, ruling)
@@ -145,6 +148,25 @@ class Bench:
             launch = trial.time_and_judge(SEARCH_PAIRS)
             return [launch] if launch else []
 
+    def _judge_interpreted(self, candidate: Candidate, ruling: Ruling) -> None:
+        """Judge a triton candidate's results in Triton's interpreter, then its block orders. Nothing is timed."""
+        try:
+            with self._runners.start(candidate, None) as arm:
+                trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
+                if not trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
+                    return
+                num_cases, notes = len(ruling.evaluations), []
+                for case in end_cases(self.problem, candidate, trial.key):
+                    notes.append(trial.try_block_orders(case))
+                    if ruling.settled:
+                        return
+        except RunnerFailed as failure:
+            self._answer_failure(ruling, failure)
+            return
+        found = f"right in Triton's interpreter over {num_cases} cases and {len(BLOCK_ORDERS)} block orders"
+        said = "; ".join([found, *dict.fromkeys(note for note in notes if note)])
+        ruling.settle("unmeasured", f"this machine cannot time triton: {said}")
+
     def _launch_again(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
         """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win."""
         launches: list[Launch] = []
@@ -162,6 +184,8 @@ class Bench:
         """
         ruling = self._new_ruling(candidate, "confirm")
         binary = self._prepare(candidate, ruling)
+        if candidate.language == "triton" and not ruling.settled:
+            self._judge_interpreted(candidate, ruling)
         if not ruling.settled:
             self._charge(ruling, lineage or self._lineage)
         launches: list[Launch] = []
@@ -195,12 +219,14 @@ class Bench:
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
                 plan += confirm_cases(self.problem, candidate, self._sets, trial.key)
-            if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not trial.try_two_poisons(
-                small_case(self.problem, candidate, trial.key)
-            ):
+            ends = end_cases(self.problem, candidate, trial.key)
+            if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not all(map(trial.try_two_poisons, ends)):
                 return None
-            if number == 0 and not trial.try_races(small_case(self.problem, candidate, trial.key)):
+            if number < len(ends) and not trial.try_races(ends[number]):
                 return None
+            if number == 0 and candidate.language == "cpp" and self._controls.sanitizer:
+                if not trial.try_sanitizers(ends[-1], self._cage, self._cache):
+                    return None
             return trial.time_and_judge(CONFIRM_PAIRS)
 
     @contextlib.contextmanager
@@ -233,7 +259,7 @@ class Bench:
             )
         if not candidate.covers(self.problem.timed_axes) or covered_ranges(self.problem, candidate) is None:
             ruling.settle("invalid", "it does not cover the shape that is timed")
-        elif candidate.language in ("triton", "cuda"):
+        elif candidate.language == "cuda" or (candidate.language == "triton" and not has_triton()):
             ruling.settle("unmeasured", f"this machine cannot time {candidate.language}")
         elif candidate.language == "cpp":
             self._say("compiling")
