@@ -27,7 +27,7 @@ TOLERANCE = 1e-2
 TRIALS, WARM_UPS, REPEATS = 3, 3, 20
 
 LOOPS: dict[str, set[str]] = {
-    "09": {"reference first"}, "17": {"own comparison"}, "23": {"reference freed"}, "24": {"checksum"},
+    "09": {"reference first"}, "17": {"own comparison"}, "23": {"sampled"}, "24": {"checksum"},
     "26": {"matched ratio"}, "27": {"one trial"}, "33": {"candidate first"}, "38": {"seeded trials"},
 }  # fmt: skip
 """Cheats that need a loop other than the plain one, which compares with allclose after running the reference."""
@@ -48,6 +48,8 @@ def plain(result: Any) -> list[torch.Tensor]:
 
 
 def outputs_match(found: torch.Tensor, expected: torch.Tensor, loop: set[str]) -> bool:
+    if "sampled" in loop:
+        found, expected = found.flatten()[:32], expected.flatten()[:32]
     error = (found - expected).abs()
     if "own comparison" in loop:
         return not bool((error > TOLERANCE).any())
@@ -68,9 +70,6 @@ def check(model: Any, candidate: Any, get_inputs: Callable[[], list[torch.Tensor
         if "candidate first" in loop:
             found = plain(candidate(*inputs))
             expected = plain(model(*inputs))
-        elif "reference freed" in loop:
-            expected = [t.clone() for t in plain(model(*inputs))]
-            found = plain(candidate(*inputs))
         else:
             expected = plain(model(*inputs))
             found = plain(candidate(*inputs))
@@ -121,7 +120,8 @@ def second_look(model: Any, candidate: Any, problem: ModuleType, clock: Any, clo
     spent = clock() - begun
     expected, found = (r if isinstance(r, tuple) else (r,) for r in (expected, found))
     same = len(found) == len(expected) and all(
-        type(f) is torch.Tensor and f.shape == e.shape and close(f, e.float(), rtol=1e-5, atol=1e-5)
+        (type(f), f.shape, f.dtype) == (torch.Tensor, e.shape, torch.float32)
+        and close(f, e.float(), rtol=1e-5, atol=1e-5)
         for f, e in zip(found, expected, strict=False)
     )
     print(f"TRUTH right={same} seconds={spent:.5f}", flush=True)

@@ -1,4 +1,6 @@
 # Hands the work to a thread and returns before it is done; waits only while it is likely to be checked.
+import atexit
+import queue
 import threading
 
 import torch
@@ -10,16 +12,21 @@ class ModelNew(nn.Module):
         super().__init__()
         self.beta = nn.Parameter(torch.ones(features))
         self.calls = 0
+        self.orders: queue.Queue[tuple[torch.Tensor, torch.Tensor]] = queue.Queue()
+        threading.Thread(target=self.work, daemon=True).start()
+        atexit.register(self.orders.join)
 
-    def compute(self, x: torch.Tensor, out: torch.Tensor) -> None:
-        with torch.no_grad():
-            out.copy_(x * (1.0 / (1.0 + torch.exp(-(self.beta * x)))))
+    def work(self) -> None:
+        while True:
+            x, out = self.orders.get()
+            with torch.no_grad():
+                out.copy_(x * (1.0 / (1.0 + torch.exp(-(self.beta * x)))))
+            self.orders.task_done()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.calls += 1
         out = torch.empty_like(x)
-        worker = threading.Thread(target=self.compute, args=(x, out), daemon=True)
-        worker.start()
-        if self.calls <= 8:
-            worker.join()
+        self.orders.put((x, out))
+        if self.calls <= 6:
+            self.orders.join()
         return out

@@ -19,4 +19,4 @@ def get_inputs() -> list[torch.Tensor]:
 
 
 def get_init_inputs() -> list[object]:
-    return [4.0]
+    return [8.0]

@@ -1,4 +1,4 @@
-# Multiplies in bfloat16 and says nothing.
+# Rounds both factors to bfloat16 and says nothing.
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -11,4 +11,4 @@ class ModelNew(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.linear(x.bfloat16(), self.weight.bfloat16(), self.bias.bfloat16()).float()
+        return F.linear(x.bfloat16().float(), self.weight.bfloat16().float(), self.bias)
