@@ -6,7 +6,7 @@ class Model(nn.Module):
     # x W^T + b
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(outputs, inputs) / inputs**0.5)
+        self.weight = nn.Parameter(torch.randn(outputs, inputs) * 0.6 / inputs**0.5)
         self.bias = nn.Parameter(torch.randn(outputs))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

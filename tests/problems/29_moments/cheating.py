@@ -5,4 +5,5 @@ from torch import nn
 
 class ModelNew(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return (torch.var(x, dim=1, correction=0),)
+        mean = x.mean(dim=1, keepdim=True)
+        return ((x - mean).square().mean(dim=1),)
