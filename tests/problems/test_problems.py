@@ -194,7 +194,11 @@ def test_no_null_answer_passes(folder: Path) -> None:
     for result, other in zip(results, later, strict=True):
         assert result.isfinite().all() and result.std() > NULL_TOLERANCE
         nulls = [torch.zeros_like(result), result.mean().expand_as(result), other]
-        nulls += [result.mean(dim=axis, keepdim=True).expand_as(result) for axis in (0, -1) if result.shape[axis] > 1 < result.dim()]
+        nulls += [
+            result.mean(dim=axis, keepdim=True).expand_as(result)
+            for axis in (0, -1)
+            if result.shape[axis] > 1 < result.dim()
+        ]
         if folder.name in CONSTANT_ALONG_THE_LAST_AXIS:
             nulls.pop()
         nulls += [x for x in inputs if x.shape == result.shape and x.is_floating_point()]

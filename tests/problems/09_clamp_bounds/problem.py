@@ -15,8 +15,8 @@ class Model(nn.Module):
 
 
 def get_inputs() -> list[torch.Tensor]:
-    return [torch.randn(768, 768)]
+    return [torch.randn(640, 640)]
 
 
 def get_init_inputs() -> list[object]:
-    return [768]
+    return [640]
