@@ -12,7 +12,7 @@ class Model(nn.Module):
 
 
 def get_inputs() -> list[torch.Tensor]:
-    return [torch.randn(256, 1024)]
+    return [torch.randn(160, 1024)]
 
 
 def get_init_inputs() -> list[object]:

@@ -15,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs() -> list[torch.Tensor]:
-    return [torch.randn(640, 1024) * 2]
+    return [torch.randn(384, 1024) * 2]
 
 
 def get_init_inputs() -> list[object]:

@@ -10,7 +10,7 @@ class Model(nn.Module):
 
 
 def get_inputs() -> list[torch.Tensor]:
-    return [torch.randn(512, 1536)]
+    return [torch.randn(256, 1536)]
 
 
 def get_init_inputs() -> list[object]:
