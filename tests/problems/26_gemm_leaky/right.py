@@ -1,0 +1,15 @@
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class ModelNew(nn.Module):
+    def __init__(self, inputs: int, outputs: int, divisor: float) -> None:
+        super().__init__()
+        self.divisor = divisor
+        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        z = torch.mm(x, self.weight.t()).add_(self.bias)
+        return F.leaky_relu_(z.div_(self.divisor), 0.1)
