@@ -54,7 +54,7 @@ class Entry(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tru
     expect: tuple[Outcome, ...] = ()
     """Exploits: the outcomes that are right; never `faster`."""
     phase: Literal["search", "confirm"] = "search"
-    """Exploits: `confirm` where a quick search cannot see it and may say `faster`."""
+    """Exploits: `confirm` where a search cannot see what is wrong; then only the outcome of confirm counts."""
     fast: bool = False
     """Exploits: part of the short selftest."""
     faster: bool = False
@@ -83,7 +83,7 @@ class Entry(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tru
 
 
 def load_corpus(folder: Path = CORPUS) -> tuple[Entry, ...]:
-    """Return every kernel under `folder`, exploits first, by name. Raises BrokenInput on a bad header."""
+    """Return every kernel under `folder`, exploits first, by name. Raises BrokenInput naming a bad file."""
     found = []
     for kind, name in FOLDERS:
         files = sorted(p for p in (folder / name).iterdir() if p.suffix in _COMMENT)
