@@ -75,7 +75,8 @@ def search_cases(problem: Problem, candidate: Candidate, sets: WeightSets, key: 
     rng = random.Random(key.seed("search"))
     timed = dict(problem.timed_axes)
     cases = _public_cases(problem, candidate, sets, rng)
-    cases += [Case(f"{d}", timed, rng.randrange(sets.model + sets.drawn), d) for d in SEARCH_DISTRIBUTIONS]
+    kinds = allowed(problem, SEARCH_DISTRIBUTIONS)
+    cases += [Case(f"{d}", timed, rng.randrange(sets.model + sets.drawn), d) for d in kinds]
     if sets.exact:
         cases.append(Case("exact", timed, sets.exact_slot, "exact"))
     return cases
@@ -88,14 +89,21 @@ def confirm_cases(problem: Problem, candidate: Candidate, sets: WeightSets, key:
     shapes = hidden_shapes(problem, ranges, rng)
     any_slot = sets.model + sets.drawn
     cases = _public_cases(problem, candidate, sets, rng)
-    for i, distribution in enumerate(CONFIRM_DISTRIBUTIONS * 2):
+    for i, distribution in enumerate(allowed(problem, CONFIRM_DISTRIBUTIONS) * 2):
         cases.append(Case(f"hidden-{i}", shapes[i % len(shapes)], rng.randrange(any_slot), distribution))
     for i, shape in enumerate(shapes):
-        cases.append(Case(f"hidden-shape-{i}", shape, rng.randrange(any_slot), "normal"))
+        cases.append(Case(f"hidden-shape-{i}", shape, rng.randrange(any_slot), allowed(problem, ("normal",))[0]))
         if sets.exact:
             cases.append(Case(f"hidden-exact-{i}", shape, sets.exact_slot, "exact"))
     cases.append(Case("hidden-nonfinite", shapes[-1], rng.randrange(any_slot), "nonfinite"))
     return cases
+
+
+def allowed(problem: Problem, distributions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of `distributions` on which the problem's reference is finite; else all on which it is."""
+    if not problem.distributions:
+        return distributions
+    return tuple(d for d in distributions if d in problem.distributions) or problem.distributions
 
 
 def hidden_shapes(
@@ -150,7 +158,8 @@ def draw_case(
         return stored  # a whole captured call: nothing is drawn, whose sizes need not suit a random one
     parts = ("case", case.name) if fresh else ("case", case.distribution, str(sorted(axes.items())))
     generator = key.generator(*parts)
-    distribution = "normal" if case.distribution in ("stored", "nonfinite") else case.distribution
+    plain = case.distribution in ("stored", "nonfinite")
+    distribution = allowed(problem, ("normal",))[0] if plain else case.distribution
     tensors = draw_activations(problem.definition, problem.contract, axes, distribution, generator)
     tensors.update(stored)
     if case.distribution == "nonfinite":
@@ -180,7 +189,8 @@ def _stored(problem: Problem, problem_dir: Path, workload: Workload) -> Tensors:
             with safe_open(path, framework="pt") as file:
                 found[name] = file.get_tensor(spec.tensor_key)
         elif spec.type == "scalar":
-            found[name] = float(spec.value)
+            whole = "float" not in problem.definition.inputs[name].dtype
+            found[name] = int(spec.value) if whole else float(spec.value)
     return found
 
 
