@@ -111,7 +111,7 @@ def _size(definition: Definition, axis: str) -> str:
 
 
 def bundle(files: Mapping[str, str], entry: str) -> str:
-    """Return one source that holds python `files` (path → text) as importable modules and loads `entry`'s as `_kw_main`.
+    """Return one source that holds python `files` (path → text) as modules and loads `entry` as `_kw_main`.
 
     Modules are found by name while it loads; afterwards `sys.modules` is as it was.
     """

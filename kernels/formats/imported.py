@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -61,6 +61,16 @@ def candidate_key(candidate: Candidate) -> str:
     return f"{candidate.definition}/{candidate.author}/{candidate.notes}"
 
 
+SOLUTIONS = ("FlashInfer-Trace solution ", "SOL-ExecBench solution ")
+"""What readers put before a solution's name in the notes of its candidate."""
+
+
+def solution_name(candidate: Candidate, otherwise: str) -> str:
+    """Return the name a candidate had as a solution of another tool, else `otherwise`."""
+    prefix = next((p for p in SOLUTIONS if candidate.notes.startswith(p)), "")
+    return candidate.notes.removeprefix(prefix) if prefix else otherwise
+
+
 def lost(what: str, why: str) -> Note:
     return Note(kind="lost", what=what, why=why)
 
@@ -80,8 +90,13 @@ def kept(what: str, why: str) -> Note:
 def write_files(written: Written, folder: Path, force: bool = False) -> list[Path]:
     """Write all files below `folder` and return their paths; nothing is written when one of them exists.
 
-    Raises WrongUse naming the first file that exists, unless `force`.
+    Raises WrongUse naming the first file that exists, unless `force`, and BrokenInput for a path that leaves `folder`.
     """
+    for name in written.files:
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
+            raise BrokenInput(
+                f"a name in it leads out of the output's folder: {name!r}", "rename definition or op_type"
+            )
     paths = {folder / name: text for name, text in written.files.items()}
     standing = [path for path in paths if path.exists()]
     if standing and not force:

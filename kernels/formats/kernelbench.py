@@ -19,10 +19,23 @@ from kernelwright.kernels.candidate import Candidate, SourceFile
 from kernelwright.kernels.definition import Axis, Definition, TensorSpec, Workload
 from kernelwright.kernels.formats import adapters
 from kernelwright.kernels.formats.imported import (
-    Imported, Note, Written, candidate_key, changed, identifier, kept, lost, made_up, read_text,
+    Imported,
+    Note,
+    Written,
+    candidate_key,
+    changed,
+    identifier,
+    kept,
+    lost,
+    made_up,
+    read_text,
 )  # fmt: skip
 from kernelwright.kernels.formats.kernelbench_source import (
-    BOUND, FACTS, FUNCTIONAL, model_source, solution_source,
+    BOUND,
+    FACTS,
+    FUNCTIONAL,
+    model_source,
+    solution_source,
 )  # fmt: skip
 from kernelwright.kernels.formats.posing import pose_foreign
 from kernelwright.kernels.formats.probe import Described, KernelBenchFacts, probe_kernelbench, probe_solution
@@ -162,9 +175,10 @@ def write(problem: Problem, candidates: Iterable[Candidate]) -> Written:
     else:
         text = model_source(problem)
         notes = _losses(problem)
-    files = {f"{definition.name}.py": text}
+    stem = re.sub(r"^x(?=\d)", "", definition.name)  # readers put an x before a number
+    files = {f"{stem}.py": text}
     for number, candidate in enumerate(candidates):
-        name = f"{definition.name}_{identifier(candidate.author)}_{number}.py"
+        name = f"{stem}_{identifier(candidate.author)}_{number}.py"
         if candidate.language != "python" or candidate.prepare:
             why = "has no packing step" if candidate.language == "python" else f"has no place for {candidate.language}"
             notes.append(lost(f"candidate of {candidate.author}", f"KernelBench {why}"))
@@ -172,7 +186,9 @@ def write(problem: Problem, candidates: Iterable[Candidate]) -> Written:
         source = candidate.sources[0].content
         own = facts_of(definition) is not None and is_solution(adapters.strip(source))
         files[name] = adapters.strip(source) if own else solution_source(problem, candidate)
-        notes.append(lost(f"{candidate.author}: ranges, isa, parent, parameters, notes", "KernelBench keeps the source alone"))
+        notes.append(
+            lost(f"{candidate.author}: ranges, isa, parent, parameters, notes", "KernelBench keeps the source alone")
+        )
     return Written(format=NAME, files=files, notes=tuple(notes))
 
 
@@ -245,9 +261,7 @@ def _constraints(inputs: dict[str, Described]) -> Iterable[str]:
 
 def _adapted(source: str, facts: KernelBenchFacts, definition: Definition, template: str, entry: str) -> str:
     named = {name: spec.of for name, spec in facts.parameters.items()}
-    return adapters.with_adapter(
-        source, template.format(**_values(definition, facts.call, named, facts.init, entry))
-    )
+    return adapters.with_adapter(source, template.format(**_values(definition, facts.call, named, facts.init, entry)))
 
 
 def _values(definition: Definition, call: str, parameters: dict[str, str], init: str, entry: str) -> dict[str, str]:

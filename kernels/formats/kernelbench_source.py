@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from kernelwright.kernels.candidate import Candidate
-from kernelwright.kernels.definition import Definition, TensorSpec
+from kernelwright.kernels.definition import TensorSpec
 from kernelwright.kernels.formats import adapters
 from kernelwright.kernels.ops.generic import int_range
 from kernelwright.kernels.problem import Problem
 
 FACTS = "_KW_FACTS"
-FLAT = '''
+FLAT = """
 def _kw_flat(value):
     if isinstance(value, _kw_torch.Tensor):
         return (value,)
     if isinstance(value, dict):
         value = list(value.values())
     return tuple(t for item in value for t in _kw_flat(item)) if isinstance(value, (list, tuple)) else ()
-'''
+"""
 FUNCTIONAL = (
     """
 import torch as _kw_torch
@@ -99,7 +99,7 @@ def run({inputs}):
 def model_source(problem: Problem) -> str:
     """Return a KernelBench problem file for `problem` at its timed shape."""
     definition = problem.definition
-    weights, inputs = _split(problem)
+    _, inputs = _split(problem)
     body = _module("Model", problem, adapters.strip(definition.reference), "run")
     made = "\n".join(f"    {name} = {_made(problem, name)}" for name in inputs)
     returned = ", ".join(inputs)
@@ -124,9 +124,9 @@ def _module(entry: str, problem: Problem, source: str, function: str) -> str:
     weights, inputs = _split(problem)
     definition = problem.definition
     fields = "\n".join(f"        self.{name} = nn.Parameter({_initial(problem, name)})" for name in weights)
-    arguments = ", ".join(f"self.{name}" if name in weights else name for name in _order(definition))
+    arguments = ", ".join(f"self.{name}" if name in weights else name for name in definition.inputs)
     scalars = [name for name, spec in definition.inputs.items() if spec.shape is None]
-    constants = "\n".join(f"        {name} = {_scalar(problem, name)}" for name in scalars)
+    constants = "\n".join(f"        {name} = {scalar_text(problem, name)}" for name in scalars)
     returned = "results[0] if len(results) == 1 else results"
     return f"""{source.rstrip()}
 
@@ -153,12 +153,10 @@ class {entry}(nn.Module):
 def _split(problem: Problem) -> tuple[list[str], list[str]]:
     """Return weights and inputs of forward; scalars are neither."""
     tensors = [name for name, spec in problem.definition.inputs.items() if spec.shape is not None]
-    weights = [name for name in tensors if name in problem.contract.weights and _is_float(problem.definition.inputs[name])]
+    weights = [
+        name for name in tensors if name in problem.contract.weights and _is_float(problem.definition.inputs[name])
+    ]
     return weights, [name for name in tensors if name not in weights]
-
-
-def _order(definition: Definition) -> list[str]:
-    return list(definition.inputs)
 
 
 def _is_float(spec: TensorSpec) -> bool:
@@ -183,7 +181,8 @@ def _made(problem: Problem, name: str) -> str:
     return f"torch.{side}({text})" if side else text
 
 
-def _scalar(problem: Problem, name: str) -> str:
+def scalar_text(problem: Problem, name: str) -> str:
+    """Return the value of a scalar input as python text: the first workload's, else a default."""
     for workload in problem.workloads:
         given = workload.inputs.get(name)
         if given is not None and given.type == "scalar":
@@ -198,4 +197,3 @@ def _product(sizes: tuple[int, ...]) -> int:
     for size in sizes:
         product *= size
     return product
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from kernelwright.kernels.build import RunCommand
 from kernelwright.kernels.candidate import Candidate
@@ -29,6 +30,8 @@ def pose_foreign(
     nothing says which are allowed. Raises BrokenInput when the reference cannot be run on drawn inputs.
     """
     var = [name for name, axis in definition.axes.items() if axis.value is None]
+    for workload in workloads:
+        _check(definition, workload, var)
     if var and not workloads:
         raise BrokenInput(f"{definition.name}: no workload says how large {', '.join(var)} are", "add a workload")
     chosen = timed or max(workloads, key=lambda w: math.prod(w.axes.values()), default=None)
@@ -50,6 +53,20 @@ def pose_foreign(
     ), notes  # fmt: skip
 
 
+def _check(definition: Definition, workload: Workload, var: Sequence[str]) -> None:
+    """Raise BrokenInput when a workload does not belong to `definition` or names a file outside its folder."""
+    where = f"{definition.name}, workload {workload.uuid}"
+    if set(workload.axes) < set(var):
+        raise BrokenInput(f"{where}: no value for {', '.join(sorted(set(var) - set(workload.axes)))}", "add it")
+    if unknown := set(workload.inputs) - set(definition.inputs):
+        raise BrokenInput(f"{where}: no such inputs: {', '.join(sorted(unknown))}", "mend the workload")
+    for name, given in workload.inputs.items():
+        if given.type == "safetensors" and (given.path.startswith("/") or ".." in PurePosixPath(given.path).parts):
+            raise BrokenInput(f"{where}, {name}: {given.path} leaves the folder", "name a file below it")
+        if given.type == "scalar" and definition.inputs[name].shape is not None:
+            raise BrokenInput(f"{where}, {name}: a number for a tensor", "mend the workload")
+
+
 def _remarks(definition: Definition, seen: Examined) -> list[Note]:
     name = definition.name
     if not seen.deterministic:
@@ -64,11 +81,15 @@ def _remarks(definition: Definition, seen: Examined) -> list[Note]:
     notes = []
     if seen.fp64_narrow:
         outputs = ", ".join(seen.fp64_narrow)
-        notes.append(kept(f"{name}.reference", f"not float64 even when its inputs are: {outputs}; it is no exacter truth"))
+        notes.append(
+            kept(f"{name}.reference", f"not float64 even when its inputs are: {outputs}; it is no exacter truth")
+        )
     if not any(share <= 0.01 for share in seen.non_finite.values()):
         raise BrokenInput(f"{name}: the reference is not finite on any drawn inputs", "state the inputs' ranges")
     if dropped := [d for d, share in seen.non_finite.items() if share > 0.01]:
-        notes.append(kept(f"{name}.distributions", f"not drawn, the reference is not finite there: {', '.join(dropped)}"))
+        notes.append(
+            kept(f"{name}.distributions", f"not drawn, the reference is not finite there: {', '.join(dropped)}")
+        )
     if seen.weak:
         notes.append(kept(f"{name}.reference", f"weak oracle: {seen.weak}"))
     ints = [n for n, s in definition.inputs.items() if s.shape is not None and "float" not in s.dtype]

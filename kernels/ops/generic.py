@@ -72,7 +72,7 @@ def generate(
     """Return all inputs: floats of `distribution`, integers uniform in their ranges, scalars as constraints say.
 
     With `weights` false those tagged as weights are left out. Weights are scaled by the root of their fan-in, so that
-    outputs stay of order one; vectors and single numbers lie around one, away from the zeros and ones layers begin with.
+    outputs stay of order one; vectors and single numbers lie around one, away from what layers begin with.
     """
     drawn: dict[str, torch.Tensor | float] = {}
     for name, spec in definition.inputs.items():
