@@ -17,8 +17,8 @@ _CUDA = re.compile(r"""(["'])cuda(:\d+)?\1|\.cuda\(\)""")
 
 
 def strip(source: str) -> str:
-    """Return `source` without an adapter."""
-    head, mark, _ = source.partition("\n\n" + MARK)
+    """Return `source` without its last adapter."""
+    head, mark, _ = source.rpartition("\n\n" + MARK)
     return head + "\n" if mark else source
 
 
@@ -175,6 +175,12 @@ def extension_of(source: str) -> str:
     if "triton" in imported:
         return "triton"
     return "cpp" if words & {"load_inline", "cpp_sources"} else ""
+
+
+def names_read_later(source: str) -> set[str]:
+    """Return the names that functions of a source read, when they are called and not when it is loaded."""
+    inside = [n for n in ast.walk(parse_source(source)) if isinstance(n, ast.FunctionDef | ast.Lambda)]
+    return {name.id for f in inside for name in ast.walk(f) if isinstance(name, ast.Name)}
 
 
 def names_imported(source: str) -> set[str]:

@@ -259,6 +259,10 @@ def write(problem: Problem, candidates: Iterable[Candidate]) -> Written:
 
 def _write_candidate(definition: Definition, candidate: Candidate, files: dict[str, str]) -> tuple[str, list[Note]]:
     name = solution_name(candidate, f"{identifier(candidate.author)}_{definition.name}_{digest_of(candidate)[:8]}")
+    place = f"solutions/{identifier(candidate.author)}/{definition.op_type}/{definition.name}"
+    stem = identifier(name)
+    if f"kernelwright/candidates/{stem}.json" in files:
+        name = stem = f"{stem}_{digest_of(candidate)[:8]}"  # two of one name
     entry = candidate.sources[0].path
     native = candidate.language in ("cpp", "cuda")
     where = "cpu" if candidate.language in ("cpp", "python") else "cuda"
@@ -273,10 +277,10 @@ def _write_candidate(definition: Definition, candidate: Candidate, files: dict[s
         **({"description": candidate.notes} if candidate.notes else {}),
     }  # fmt: skip
     text = json.dumps(solution, indent=2, ensure_ascii=False) + "\n"
-    files[f"solutions/{identifier(candidate.author)}/{definition.op_type}/{definition.name}/{name}.json"] = text
+    files[f"{place}/{stem}.json"] = text
     rest = candidate.model_dump(mode="json", exclude={"sources"})
     sidecar = CandidateSidecar(file=digest_bytes(text.encode()), candidate=rest)
-    files[f"kernelwright/candidates/{name}.json"] = sidecar.model_dump_json(indent=1) + "\n"
+    files[f"kernelwright/candidates/{stem}.json"] = sidecar.model_dump_json(indent=1) + "\n"
     notes = [
         changed(
             f"{name}: ranges, isa, parent, parameters, proposer",

@@ -244,9 +244,14 @@ def _constraints(cases: Sequence[GpuModeCase]) -> Iterable[str]:
 def _workload(definition: Definition, spec: Spec, axes: dict[str, int], case: GpuModeCase) -> Workload:
     inputs: dict[str, WorkloadInput] = {n: RandomInput() for n in case.inputs}
     inputs |= {n: ScalarInput(value=v) for n, v in case.scalars.items() if isinstance(v, int | float)}
+    name = workload_uuid(definition.name, spec)
+    return Workload(uuid=name, axes=axes, inputs={n: inputs[n] for n in definition.inputs})
+
+
+def workload_uuid(name: str, spec: Spec) -> str:
+    """Return the uuid of the workload that a test of task `name` becomes; the seed does not count."""
     shape = json.dumps({k: v for k, v in spec.items() if k != "seed"}, sort_keys=True)
-    name = uuid.uuid5(uuid.NAMESPACE_URL, f"{definition.name} {shape}")
-    return Workload(uuid=str(name), axes=axes, inputs={n: inputs[n] for n in definition.inputs})
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {shape}"))
 
 
 def _distinct(workloads: Sequence[Workload]) -> list[Workload]:
@@ -362,24 +367,38 @@ def _losses(problem: Problem) -> list[Note]:
 def write_result(problem: Problem, result: Result) -> str:
     """Return the result as `key: value` lines; times are nanoseconds."""
     by_name = {e.workload: e for e in result.evaluations}
-    lines = [f"test-count: {len(problem.workloads)}"]
-    for i, workload in enumerate(problem.workloads):
-        judged = by_name.get(workload.uuid)
+    tests = _tests(problem)
+    lines = [f"test-count: {len(tests)}"]
+    for i, (spec, name) in enumerate(tests):
+        judged = by_name.get(name)
         fine = judged is not None and judged.status == "PASSED"
-        lines += [f"test.{i}.spec: {_spec_text(workload.axes)}", f"test.{i}.status: {'pass' if fine else 'fail'}"]
+        lines += [f"test.{i}.spec: {_spec_text(spec)}", f"test.{i}.status: {'pass' if fine else 'fail'}"]
         if not fine:
             lines.append(f"test.{i}.error: {judged.status if judged else f'not judged: {result.reason}'}")
     if result.latency_ms is not None:
-        lines += ["benchmark-count: 1", f"benchmark.0.spec: {_spec_text(problem.timed_axes)}"]
-        lines.append(f"benchmark.0.runs: {result.num_pairs}")
+        lines += ["benchmark-count: 1", f"benchmark.0.spec: {_spec_text(_timed(problem))}"]
+        lines += [f"benchmark.0.runs: {result.num_pairs}", f"benchmark.0.median: {result.latency_ms * 1e6:.1f}"]
+        words = {"mean": "mean", "std": "std", "min": "best", "max": "worst"}
         stats = result.stats(result.candidate_ms)
-        lines.append(f"benchmark.0.mean: {stats.get('mean', result.latency_ms) * 1e6:.1f}")
-        words = {"std": "std", "min": "best", "max": "worst"}
-        lines += [f"benchmark.0.{words[k]}: {v * 1e6:.1f}" for k, v in stats.items() if k in words]
+        lines += [f"benchmark.0.{word}: {stats[k] * 1e6:.1f}" for k, word in words.items() if k in stats]
     lines.append(f"check: {'pass' if result.correct else 'fail'}")
     lines += [f"kernelwright.outcome: {result.outcome}", f"kernelwright.reason: {result.reason}"]
     return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
 
 
-def _spec_text(axes: dict[str, int]) -> str:
+def _tests(problem: Problem) -> list[tuple[Spec, str]]:
+    """Return the task's own tests and the workload each became; the workloads where there is no task."""
+    known = facts_of(problem.definition)
+    if known is None:
+        return [(dict(w.axes), w.uuid) for w in problem.workloads]
+    return [(spec, workload_uuid(problem.definition.name, spec)) for spec in known["task"]["tests"]]
+
+
+def _timed(problem: Problem) -> Spec:
+    known = facts_of(problem.definition)
+    benchmarks = known["task"]["benchmarks"] if known else []
+    return benchmarks[-1] if benchmarks else dict(problem.timed_axes)
+
+
+def _spec_text(axes: Spec) -> str:
     return "; ".join(f"{name}: {value}" for name, value in axes.items())

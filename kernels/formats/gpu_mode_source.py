@@ -7,7 +7,6 @@ from typing import Any
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.definition import Definition
-from kernelwright.kernels.formats import adapters
 from kernelwright.kernels.formats.kernelbench_source import FLAT, scalar_text
 from kernelwright.kernels.ops.generic import int_range
 from kernelwright.kernels.problem import Problem
@@ -49,7 +48,7 @@ def reference_source(problem: Problem) -> str:
     names = ", ".join(definition.inputs)
     sizes = "\n".join(f"    {name} = {value}" for name, value in consts.items())
     arguments = ", ".join(f"{name}: int" for name in [*var, "seed"])
-    return f"""{adapters.strip(definition.reference).rstrip()}
+    return f"""{definition.reference.rstrip()}
 
 
 import torch

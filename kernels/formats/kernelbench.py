@@ -62,8 +62,8 @@ def read_problem(path: Path, run: RunCommand) -> Imported:
     """Return the problem of a KernelBench file; its code is executed through `run` alone. Raises BrokenInput."""
     original = read_text(path)
     source = adapters.on_cpu(original)
-    if clash := {"run"} & adapters.names_defined(source):
-        raise BrokenInput(f"{path} defines {', '.join(clash)} itself", "rename it: the adapter needs the name")
+    if "run" in adapters.names_defined(source) and "run" in adapters.names_read_later(source):
+        raise BrokenInput(f"{path} defines run itself", "rename it: the adapter needs the name")
     facts = probe_kernelbench(source, run)
     if not facts.outputs:
         raise BrokenInput(f"{path}: forward returns no tensor", "return the result")
@@ -270,6 +270,7 @@ def _values(definition: Definition, call: str, parameters: dict[str, str], init:
         "facts": repr({"init": init, "call": call, "parameters": parameters}),
         "inputs": ", ".join(definition.inputs),
         "call": call,
+        "arguments": f"({call}{',' if call else ''})",
         "weights": ", ".join(weights) + ("," if weights else ""),
         "names": repr([parameters[name] for name in weights]),
         "shapes": repr([definition.shape_of(name, {}) for name in weights]),

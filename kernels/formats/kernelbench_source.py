@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.definition import TensorSpec
-from kernelwright.kernels.formats import adapters
 from kernelwright.kernels.ops.generic import int_range
 from kernelwright.kernels.problem import Problem
 
@@ -27,7 +26,7 @@ _kw_models = {{}}
 
 def _kw_model(wide):
     if wide not in _kw_models:
-        with _kw_torch.random.fork_rng(devices=[]):
+        with _kw_torch.inference_mode(False), _kw_torch.random.fork_rng(devices=[]):
             _kw_torch.manual_seed(42)
             model = {entry}(*{init})
         if wide:
@@ -51,7 +50,7 @@ def run({inputs}):
     try:
         state = {{**{{name: b.clone() for name, b in model.named_buffers()}}, **given}}
         with _kw_torch.no_grad():
-            return _kw_flat(_kw_torch.func.functional_call(model, state, ({call},)))
+            return _kw_flat(_kw_torch.func.functional_call(model, state, {arguments}))
     finally:
         _kw_torch.set_default_dtype(before)
 """
@@ -67,7 +66,7 @@ _kw_bound = {{}}
 
 
 def _kw_bind(weights):
-    with _kw_torch.random.fork_rng(devices=[]):
+    with _kw_torch.inference_mode(False), _kw_torch.random.fork_rng(devices=[]):
         _kw_torch.manual_seed(42)
         model = {entry}(*{init})
     names, shapes = {names}, {shapes}
@@ -100,7 +99,7 @@ def model_source(problem: Problem) -> str:
     """Return a KernelBench problem file for `problem` at its timed shape."""
     definition = problem.definition
     _, inputs = _split(problem)
-    body = _module("Model", problem, adapters.strip(definition.reference), "run")
+    body = _module("Model", problem, definition.reference, "run")
     made = "\n".join(f"    {name} = {_made(problem, name)}" for name in inputs)
     returned = ", ".join(inputs)
     return f"""{body}

@@ -157,8 +157,10 @@ def _take(path: Path) -> str | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
-    with os.fdopen(fd, "rb") as file:
+    try:
         facts = os.fstat(fd)
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > ANSWER_BYTES:
             return None
-        return file.read(ANSWER_BYTES).decode(errors="replace")
+        return os.pread(fd, ANSWER_BYTES, 0).decode(errors="replace")
+    finally:
+        os.close(fd)
