@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 when the verdict is `faster`, 1 otherwise."""
     from kernelwright.kernels.formats.imported import candidate_key
+    from kernelwright.kernels.formats.native import NAME as NATIVE
     from kernelwright.kernels.formats.table import read_any, sniff
     from kernelwright.tui.commands.convert import caged_probe, tell
 
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
     (candidate,) = solution.candidates
     tell([*imported.notes, *solution.notes] if args.problem != args.candidate else imported.notes)
     why = solution.unmeasured.get(candidate_key(candidate))
+    if not why and imported.format != NATIVE:
+        print("the problem's reference runs in the judge's own process: trust its author that far", file=sys.stderr)
     verdict = unmeasured(problem, candidate, args.phase, why) if why else judge(args, problem, candidate)
     if args.out:
         write_result(args, sniff(args.problem), problem, candidate, verdict)
