@@ -14,6 +14,14 @@ from kernelwright.profiles.errors import BrokenInput
 
 MARK = "# kernelwright: adapter, not part of the original"
 _CUDA = re.compile(r"""(["'])cuda(:\d+)?\1|\.cuda\(\)""")
+WHY_NOT = {
+    "triton": "it is written in Triton, and this machine's judge has no GPU to time it on",
+    "cuda": "it is written in CUDA, and this machine's judge has no GPU to run it on",
+    "tilelang": "it is written in TileLang, which the judge cannot build",
+    "torch": "its binding is torch's C++ extension, which the judge does not build; tvm-ffi it does",
+    "cpp": "it compiles C++ inline each time it is loaded, which takes longer than a runner may take to load",
+}
+"""Kind of source (`extension_of`), language or binding → why a candidate is `unmeasured`."""
 
 
 def strip(source: str) -> str:

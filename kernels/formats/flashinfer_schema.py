@@ -16,12 +16,6 @@ THEIR_DTYPES = {
     "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1", "int64", "int32", "int16",
     "int8", "bool",
 }  # fmt: skip
-WHY_NOT = {
-    "triton": "it is written in Triton, and this machine's judge has no GPU to time it on",
-    "cuda": "it is written in CUDA, and this machine's judge has no GPU to run it on",
-    "tilelang": "it is written in TileLang, which the judge cannot build",
-    "torch": "its binding is torch's C++ extension, which the judge does not build; tvm-ffi it does",
-}
 
 
 class TheirAxis(BaseModel, frozen=True, extra="allow"):

@@ -20,7 +20,6 @@ from kernelwright.kernels.definition import Axis, Definition, TensorSpec, Worklo
 from kernelwright.kernels.formats import adapters
 from kernelwright.kernels.formats.flashinfer_schema import (
     THEIR_DTYPES,
-    WHY_NOT,
     CandidateSidecar,
     DefinitionSidecar,
     Solution,
@@ -177,16 +176,14 @@ def to_candidate(theirs: Solution, definition: Definition | None, where: str) ->
     if not separator or file not in by_path:
         raise BrokenInput(f"{where}: entry_point {theirs.spec.entry_point!r} names no source", "write file::function")
     language = theirs.spec.language
-    why = WHY_NOT.get(language, "")
+    why = adapters.WHY_NOT.get(language, "")
     if language in ("cpp", "cuda") and theirs.spec.binding == "torch":
-        why = WHY_NOT["torch"]
+        why = adapters.WHY_NOT["torch"]
     sources = (by_path[file], *(s for s in theirs.sources if s.path != file))
     if language == "python":
         sources = (_python_source(theirs, by_path, file, entry, definition, where),)
         kind = adapters.extension_of(sources[0].content)
-        why = {"": "", "cpp": "it compiles C++ inline, which takes longer than a runner may take to load"}.get(
-            kind, WHY_NOT.get(kind, "")
-        )
+        why = adapters.WHY_NOT.get(kind, "")
     candidate = Candidate(
         definition=theirs.definition, language="cuda" if language == "tilelang" else language, sources=sources,
         entry_point="run" if language == "python" else entry, proposer="import", author=theirs.author or "unknown",

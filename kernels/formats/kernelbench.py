@@ -16,7 +16,7 @@ from typing import Any
 
 from kernelwright.kernels.build import RunCommand
 from kernelwright.kernels.candidate import Candidate, SourceFile
-from kernelwright.kernels.definition import Axis, Definition, TensorSpec, Workload
+from kernelwright.kernels.definition import Axis, Definition, TensorSpec
 from kernelwright.kernels.formats import adapters
 from kernelwright.kernels.formats.imported import (
     Imported,
@@ -126,17 +126,10 @@ def read_solution(path: Path, problem: Problem, run: RunCommand) -> Imported:
         sources=(SourceFile(path="candidate.py", content=adapters.with_adapter(source, adapter)),),
     )  # fmt: skip
     notes = [] if source == original else [changed("device", '"cuda" in the source is read as "cpu"')]
-    unmeasured = {candidate_key(candidate): _WHY[kind]} if kind else {}
+    unmeasured = {candidate_key(candidate): adapters.WHY_NOT[kind]} if kind else {}
     if not kind and known["parameters"]:
         notes += _match(source, known, problem, run)
     return Imported(format=NAME, candidates=(candidate,), unmeasured=unmeasured, notes=tuple(notes))
-
-
-_WHY = {
-    "cuda": "it compiles CUDA inline, and this machine's judge has no GPU to run it on",
-    "triton": "it is written in Triton, and this machine's judge has no GPU to time it on",
-    "cpp": "it compiles C++ inline each time it is loaded, which takes longer than a runner may take to load",
-}
 
 
 def _match(source: str, known: dict[str, Any], problem: Problem, run: RunCommand) -> list[Note]:
@@ -239,11 +232,6 @@ def _result(result: Result, number: int) -> dict[str, Any]:
         "ref_runtime": result.reference_ms if result.reference_ms is not None else -1.0,
         "ref_runtime_stats": {**result.stats(result.incumbent_ms), **stats} if result.reference_ms is not None else {},
     }
-
-
-def workload_of(problem: Problem) -> Workload | None:
-    """Return the first workload; KernelBench problems have none."""
-    return problem.workloads[0] if problem.workloads else None
 
 
 def _spec(seen: Described) -> TensorSpec:

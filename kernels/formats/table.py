@@ -8,7 +8,15 @@ from pathlib import Path
 
 from kernelwright.kernels.build import RunCommand
 from kernelwright.kernels.candidate import Candidate
-from kernelwright.kernels.formats import adapters, flashinfer_trace, gpu_mode, kernelbench, native, sol_execbench
+from kernelwright.kernels.formats import (
+    adapters,
+    flashinfer_trace,
+    gpu_mode,
+    gpu_mode_writing,
+    kernelbench,
+    native,
+    sol_execbench,
+)
 from kernelwright.kernels.formats.imported import Imported, Written, read_text
 from kernelwright.kernels.problem import Problem
 from kernelwright.profiles.errors import BrokenInput, WrongUse
@@ -18,7 +26,7 @@ WRITERS: dict[str, Callable[[Problem, Iterable[Candidate]], Written]] = {
     flashinfer_trace.NAME: flashinfer_trace.write,
     sol_execbench.NAME: sol_execbench.write,
     kernelbench.NAME: kernelbench.write,
-    gpu_mode.NAME: gpu_mode.write,
+    gpu_mode.NAME: gpu_mode_writing.write,
 }
 FORMATS = tuple(WRITERS)
 

@@ -123,7 +123,7 @@ def write_result(
 ) -> list[Path]:
     """Write verdict.json and the result file of format `name` into `args.out`; return their paths."""
     from kernelwright.kernels.formats import flashinfer_trace as fib
-    from kernelwright.kernels.formats import gpu_mode, kernelbench, sol_execbench
+    from kernelwright.kernels.formats import gpu_mode, gpu_mode_writing, kernelbench, sol_execbench
     from kernelwright.kernels.formats.imported import Written, write_files
     from kernelwright.kernels.formats.traces import write_sol, write_traces
     from kernelwright.tui.commands.results import result_of
@@ -138,7 +138,7 @@ def write_result(
     elif name == kernelbench.NAME:
         files["eval_results.json"] = kernelbench.write_results([result], kernelbench.problem_id_of(args.problem))
     elif name == gpu_mode.NAME:
-        files["result.txt"] = gpu_mode.write_result(problem, result)
+        files["result.txt"] = gpu_mode_writing.write_result(problem, result)
     paths = write_files(Written(format=name, files=files), args.out, args.force)
     print(f"wrote {', '.join(str(path) for path in paths)}", file=sys.stderr)
     return paths

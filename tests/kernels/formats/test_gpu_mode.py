@@ -11,7 +11,7 @@ import torch
 import yaml
 from hypothesis import Phase, given, settings
 
-from kernelwright.kernels.formats import gpu_mode
+from kernelwright.kernels.formats import gpu_mode, gpu_mode_writing
 from kernelwright.kernels.formats.imported import write_files
 from kernelwright.kernels.formats.table import read_any
 from kernelwright.kernels.problem import Problem
@@ -93,7 +93,7 @@ def test_a_submission_needs_its_task() -> None:
 
 def test_a_task_of_theirs_is_written_back_as_it_was() -> None:
     found = read_any(FOLDER, probe_here)
-    written = gpu_mode.write(found.problem(), found.candidates)
+    written = gpu_mode_writing.write(found.problem(), found.candidates)
     before, after = yaml.safe_load((FOLDER / "task.yml").read_text()), yaml.safe_load(written.files["task.yml"])
     assert {k: v for k, v in after.items() if k != "files"} == {k: v for k, v in before.items() if k != "files"}
     assert written.files["reference.py"] == (FOLDER / "reference.py").read_text().replace('"cuda"', '"cpu"')
@@ -104,7 +104,7 @@ def test_a_task_of_theirs_is_written_back_as_it_was() -> None:
 @given(problems(dtypes=("float32", "int64", "bool"), stored=False))
 def test_ours_keeps_shapes_dtypes_and_results(problem: Problem) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        write_files(gpu_mode.write(problem, ()), Path(folder))
+        write_files(gpu_mode_writing.write(problem, ()), Path(folder))
         back = gpu_mode.read_problem(Path(folder), probe_here).problem()
     assert back.timed_axes.keys() <= problem.timed_axes.keys() | set(back.definition.axes)
     mine, theirs = problem.definition, back.definition
@@ -119,7 +119,7 @@ def test_ours_keeps_shapes_dtypes_and_results(problem: Problem) -> None:
 @pytest.mark.parametrize("name", RESULTS)
 def test_the_result_says_what_happened_in_their_words(name: str) -> None:
     problem = gpu_mode.read_problem(FOLDER, probe_here).problem()
-    lines = dict(line.split(": ", 1) for line in gpu_mode.write_result(problem, RESULTS[name]).splitlines())
+    lines = dict(line.split(": ", 1) for line in gpu_mode_writing.write_result(problem, RESULTS[name]).splitlines())
     assert lines["test-count"] == "2" and lines["test.0.spec"] == "rows: 5; hidden: 24; seed: 4242"
     assert lines["check"] == ("pass" if name == "faster" else "fail")
     assert ("benchmark.0.median" in lines) == (name == "faster")
