@@ -97,10 +97,10 @@ def probe_gpu_mode(source: str, specs: list[dict[str, Any]]) -> dict[str, Any]:
         data = main.generate_input(**spec)
         expression, leaves = flatten(data, "data", taken, numbers=True)
         tensors = {n: v for n, v in leaves.items() if not isinstance(v, LITERALS)}
-        before = {name: leaf.clone() for name, leaf in tensors.items()}
+        before = {name: (leaf._version, leaf.clone()) for name, leaf in tensors.items()}
         described = {n: describe(n, v) for n, v in tensors.items()}
         results = list(tensors_in(main.ref_kernel(data)))
-        written = [name for name, leaf in tensors.items() if not same(before[name], leaf)]
+        written = [n for n, t in tensors.items() if t._version != before[n][0] or not same(before[n][1], t)]
         results = results or [tensors[name] for name in written]
         if not results:
             raise Refused("ref_kernel returns no tensor and writes none of its inputs")
