@@ -77,10 +77,10 @@ _kw_entry = {entry}
 
 
 def run({", ".join(inputs)}):
-    results = _kw_entry({given})
-    if isinstance(results, dict):
-        results = [results[name] for name in {list(outputs)!r}]
-    return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+    _kw_results = _kw_entry({given})
+    if isinstance(_kw_results, dict):
+        _kw_results = [_kw_results[name] for name in {list(outputs)!r}]
+    return tuple(_kw_results) if isinstance(_kw_results, (tuple, list)) else (_kw_results,)
 """
 
 

@@ -27,15 +27,15 @@ def kernel_adapter(definition: Definition, call: str, written: Sequence[str]) ->
 
 def _run(definition: Definition, call: str, written: Sequence[str], entry: str) -> str:
     copies = "\n".join(f"    {name} = {name}.clone()" for name in written)
-    in_place = f"    results = results or ({', '.join(written)},)\n" if written else ""
+    in_place = f"    _kw_results = _kw_results or ({', '.join(written)},)\n" if written else ""
     return f"""import torch as _kw_torch
 
 {FLAT}
 
 def run({", ".join(definition.inputs)}):
 {copies}
-    results = _kw_flat({entry}({call}))
-{in_place}    return results
+    _kw_results = _kw_flat({entry}({call}))
+{in_place}    return _kw_results
 """
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from kernelwright.kernels.formats.imported import (
 )  # fmt: skip
 from kernelwright.kernels.formats.kernelbench_source import (
     BOUND,
+    BUFFERS,
     FACTS,
     FUNCTIONAL,
     model_source,
@@ -45,7 +46,7 @@ from kernelwright.kernels.problem import Problem
 from kernelwright.profiles.errors import BrokenInput, WrongUse
 
 NAME = "kernelbench"
-SEED_NOTE = "made by the constructor under seed 42, as KernelBench does; not drawn anew"
+SEED_NOTE = "made by the constructor under seed 42, as KernelBench does, and given to a solution's own of that name"
 
 
 def is_problem(source: str) -> bool:
@@ -119,7 +120,11 @@ def read_solution(path: Path, problem: Problem, run: RunCommand) -> Imported:
     if known is None:
         raise WrongUse("a ModelNew can only be judged on the KernelBench problem it was written for", "name that")
     kind = adapters.extension_of(source)
-    adapter = BOUND.format(**_values(problem.definition, known["call"], known["parameters"], known["init"], "ModelNew"))
+    values = _values(problem.definition, known["call"], known["parameters"], known["init"], "ModelNew")
+    if known.get("buffers"):
+        posed = adapters.strip(problem.definition.reference)
+        values |= {"buffers": BUFFERS.format(source=repr(posed), init=values["init"])}
+    adapter = BOUND.format(**values)
     candidate = Candidate(
         definition=problem.definition.name, proposer="import", author=path.stem, notes="KernelBench ModelNew",
         language="cuda" if kind == "cuda" else "triton" if kind == "triton" else "python",
@@ -249,13 +254,18 @@ def _constraints(inputs: dict[str, Described]) -> Iterable[str]:
 
 def _adapted(source: str, facts: KernelBenchFacts, definition: Definition, template: str, entry: str) -> str:
     named = {name: spec.of for name, spec in facts.parameters.items()}
-    return adapters.with_adapter(source, template.format(**_values(definition, facts.call, named, facts.init, entry)))
+    return adapters.with_adapter(
+        source, template.format(**_values(definition, facts.call, named, facts.init, entry, facts.buffers))
+    )
 
 
-def _values(definition: Definition, call: str, parameters: dict[str, str], init: str, entry: str) -> dict[str, str]:
+def _values(
+    definition: Definition, call: str, parameters: dict[str, str], init: str, entry: str, buffers: Sequence[str] = ()
+) -> dict[str, str]:
     weights = [name for name in definition.inputs if name in parameters]
     return {
-        "facts": repr({"init": init, "call": call, "parameters": parameters}),
+        "facts": repr({"init": init, "call": call, "parameters": parameters, "buffers": list(buffers)}),
+        "buffers": "",
         "inputs": ", ".join(definition.inputs),
         "call": call,
         "arguments": f"({call}{',' if call else ''})",

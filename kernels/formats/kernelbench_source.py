@@ -42,17 +42,17 @@ def _kw_model(wide):
     + """
 
 def run({inputs}):
-    given = dict(zip({names}, ({weights})))
-    wide = any(t.dtype == _kw_torch.float64 for t in _kw_flat([{inputs}]))
-    model = _kw_model(wide)
-    before = _kw_torch.get_default_dtype()
-    _kw_torch.set_default_dtype(_kw_torch.float64 if wide else before)
+    _kw_given = dict(zip({names}, ({weights})))
+    _kw_wide = any(t.dtype == _kw_torch.float64 for t in _kw_flat([{inputs}]))
+    _kw_module = _kw_model(_kw_wide)
+    _kw_before = _kw_torch.get_default_dtype()
+    _kw_torch.set_default_dtype(_kw_torch.float64 if _kw_wide else _kw_before)
     try:
-        state = {{**{{name: b.clone() for name, b in model.named_buffers()}}, **given}}
+        _kw_state = {{**{{name: b.clone() for name, b in _kw_module.named_buffers()}}, **_kw_given}}
         with _kw_torch.no_grad():
-            return _kw_flat(_kw_torch.func.functional_call(model, state, {arguments}))
+            return _kw_flat(_kw_torch.func.functional_call(_kw_module, _kw_state, {arguments}))
     finally:
-        _kw_torch.set_default_dtype(before)
+        _kw_torch.set_default_dtype(_kw_before)
 """
 )
 """The reference: one module per precision, parameters given with each call, buffers as the constructor left them."""
@@ -78,21 +78,32 @@ def _kw_bind(weights):
     for parameter, weight in zip(targets, weights):
         parameter.requires_grad_(False)
         parameter.data = weight
-    return model
+{buffers}    return model
 """
     + FLAT.replace("{", "{{").replace("}", "}}")
     + """
 
 def run({inputs}):
-    weights = ({weights})
-    key = tuple(map(id, weights))
-    if key not in _kw_bound:
-        _kw_bound[key] = (_kw_bind(weights), weights)
+    _kw_weights = ({weights})
+    _kw_key = tuple(map(id, _kw_weights))
+    if _kw_key not in _kw_bound:
+        _kw_bound[_kw_key] = (_kw_bind(_kw_weights), _kw_weights)
     with _kw_torch.no_grad():
-        return _kw_flat(_kw_bound[key][0]({call}))
+        return _kw_flat(_kw_bound[_kw_key][0]({call}))
 """
 )
 """Incumbent and candidates: one module per weight set, bound once, as an engine would."""
+
+BUFFERS = """    names = {{"__name__": "problem"}}
+    exec(compile({source}, "problem.py", "exec"), names)
+    with _kw_torch.inference_mode(False), _kw_torch.no_grad(), _kw_torch.random.fork_rng(devices=[]):
+        _kw_torch.manual_seed(42)
+        mine = dict(model.named_buffers())
+        for name, value in names["Model"](*{init}).named_buffers():
+            if name in mine and mine[name].shape == value.shape:
+                mine[name].copy_(value)
+"""
+"""In a solution of a problem with buffers: those of equal name and shape get the values they have in Model."""
 
 
 def model_source(problem: Problem) -> str:
