@@ -138,6 +138,22 @@ def test_a_triangular_input_stays_triangular(tmp_path: Path) -> None:
     assert not bool(torch.tril(draw_inputs(problem)["a"], -1).any())
 
 
+def test_buffers_reach_a_solution_and_inputs_may_have_any_name(tmp_path: Path) -> None:
+    body = "def __init__(self):\n    super().__init__()\n    self.gain = nn.Parameter(torch.ones(6))\n"
+    body += "    self.register_buffer('shift', torch.randn(6))\n"
+    body += "def forward(self, weights, model, given, key):\n"
+    body += "    return weights * self.gain + model + given + key + self.shift"
+    posed = write(tmp_path, body, ", ".join([X] * 4))
+    solved = tmp_path / "new.py"
+    text = posed.read_text().replace("class Model(", "class ModelNew(").replace("torch.randn(6)", "torch.zeros(6)")
+    solved.write_text(text.partition("def get_inputs")[0])
+    problem, found = solve(posed, solved)
+    inputs = draw_inputs(problem)
+    (expected,) = outputs_of(problem.definition.reference, inputs)
+    (result,) = outputs_of(found.candidates[0].sources[0].content, inputs)
+    assert torch.equal(expected, result)
+
+
 WEAK = {
     "zeros": (function("x * 0"), X, "does not depend"),
     "tiny": (function("torch.sigmoid(x) * 1e-3"), X, "within"),
