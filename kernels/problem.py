@@ -44,4 +44,6 @@ class Problem(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     """The axis values at which speed is judged."""
     num_weight_sets: int
     """Layers of the model that use this slot: the ring of weights one timed batch walks."""
+    distributions: tuple[str, ...] = ()
+    """Distributions on which the reference is finite, where some are not (a logarithm of negatives); () means all."""
     precision: PrecisionPolicy = PrecisionPolicy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -47,9 +49,45 @@ def op_named(op_type: str) -> Op:
     return cast(Op, import_module(OPS[op_type]))
 
 
+GENERIC = "kernelwright.kernels.ops.generic"
+_CONSTS = re.compile(r"_([a-z]+)(\d+)")
+
+
 def op_of(definition: Definition) -> Op:
-    """Return the op module of `definition`."""
-    return op_named(definition.op_type)
+    """Return the op module of `definition`; the generic op for one that is not of our making."""
+    if is_ours(definition):
+        return op_named(definition.op_type)
+    return cast(Op, import_module(GENERIC))
+
+
+def is_ours(definition: Definition) -> bool:
+    """Return whether `definition` is one that our op of its type makes: same name, inputs and outputs.
+
+    A definition from elsewhere may use a word of ours as its op type and mean something else by it.
+    """
+    if definition.op_type not in OPS:
+        return False
+    return _interface(definition.op_type, definition.name) == (
+        tuple((n, s.shape, s.dtype) for n, s in definition.inputs.items()),
+        tuple((n, s.shape, s.dtype) for n, s in definition.outputs.items()),
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _interface(op_type: str, name: str) -> tuple[object, object] | None:
+    """Return inputs and outputs of the definition that `op_type` makes under `name`; None when it makes none."""
+    tail = name.removeprefix(op_type)
+    consts = {key: int(value) for key, value in _CONSTS.findall(tail)}
+    if tail != "".join(f"_{key}{value}" for key, value in consts.items()):
+        return None
+    try:
+        made = op_named(op_type).definition(**consts)
+    except (TypeError, ValueError):
+        return None
+    return (
+        tuple((n, s.shape, s.dtype) for n, s in made.inputs.items()),
+        tuple((n, s.shape, s.dtype) for n, s in made.outputs.items()),
+    )
 
 
 def define(op_type: str, **consts: int) -> Definition:

@@ -74,8 +74,8 @@ def search_cases(problem: Problem, candidate: Candidate, sets: WeightSets, key: 
     rng = random.Random(key.seed("search"))
     timed = dict(problem.timed_axes)
     cases = _public_cases(problem, candidate, sets, rng)
-    distributions = matrix_of(problem.definition.op_type).search
-    cases += [Case(d, timed, rng.randrange(sets.model + sets.drawn), d) for d in distributions]
+    kinds = allowed(problem, matrix_of(problem.definition.op_type).search)
+    cases += [Case(d, timed, rng.randrange(sets.model + sets.drawn), d) for d in kinds]
     if sets.exact:
         cases.append(Case("exact", timed, sets.exact_slot, "exact"))
     return cases
@@ -92,13 +92,22 @@ def confirm_cases(problem: Problem, candidate: Candidate, sets: WeightSets, key:
     any_slot = sets.model + sets.drawn
     cases = _public_cases(problem, candidate, sets, rng)
     for i, shape in enumerate(shapes):
-        cases.append(Case(f"hidden-shape-{i}", shape, rng.randrange(any_slot), "normal"))
+        cases.append(Case(f"hidden-shape-{i}", shape, rng.randrange(any_slot), allowed(problem, ("normal",))[0]))
         if sets.exact:
             cases.append(Case(f"hidden-exact-{i}", shape, sets.exact_slot, "exact"))
-    for i, distribution in enumerate(matrix_of(problem.definition.op_type).confirm):
+    stated = matrix_of(problem.definition.op_type).confirm
+    finite = allowed(problem, tuple(d for d in stated if d not in NONFINITE))
+    for i, distribution in enumerate((*finite, *(d for d in stated if d in NONFINITE))):
         shape = shapes[0] if distribution in AT_LEAST_SHAPE else shapes[-1 - i % len(shapes)]
         cases.append(Case(f"hidden-{i}", shape, rng.randrange(any_slot), distribution))
     return cases
+
+
+def allowed(problem: Problem, distributions: tuple[str, ...]) -> tuple[str, ...]:
+    """Return those of `distributions` on which the problem's reference is finite; else all on which it is."""
+    if not problem.distributions:
+        return distributions
+    return tuple(d for d in distributions if d in problem.distributions) or problem.distributions
 
 
 def hidden_shapes(
@@ -196,7 +205,8 @@ def draw_case(
         return stored  # a whole captured call: nothing is drawn, whose sizes need not suit a random one
     parts = ("case", case.name) if fresh else ("case", case.distribution, str(sorted(axes.items())))
     generator = key.generator(*parts)
-    distribution = "normal" if case.distribution in ("stored", *NONFINITE) else case.distribution
+    plain = case.distribution in ("stored", *NONFINITE)
+    distribution = allowed(problem, ("normal",))[0] if plain else case.distribution
     tensors = draw_activations(problem.definition, problem.contract, axes, distribution, generator)
     tensors.update(stored)
     if case.distribution in NONFINITE:
@@ -226,7 +236,8 @@ def _stored(problem: Problem, problem_dir: Path, workload: Workload) -> Tensors:
             with safe_open(path, framework="pt") as file:
                 found[name] = file.get_tensor(spec.tensor_key)
         elif spec.type == "scalar":
-            found[name] = float(spec.value)
+            whole = "float" not in problem.definition.inputs[name].dtype
+            found[name] = int(spec.value) if whole else float(spec.value)
     return found
 
 

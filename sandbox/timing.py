@@ -222,7 +222,10 @@ def find_disagreement(incumbent: Sequence[Answer], candidate: Sequence[Answer], 
         if b.trouble:
             return b.trouble
         for name, expected in a.results.items():
-            if not agree_in_every_element(expected[rows], b.results[name][rows], controls.relative_gate):
+            given = b.results[name]
+            if expected.dim():  # a single number has no rows
+                expected, given = expected[rows], given[rows]
+            if not agree_in_every_element(expected, given, controls.relative_gate):
                 return "timed"
     return ""
 

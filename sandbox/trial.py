@@ -341,7 +341,7 @@ class Trial:
         return exchange.collect(0, tensors, delay_s=self._rng.uniform(0.002, 0.02) if arm is self.arm else 0.0)
 
     def _lay_out(self, where: list[tuple[int, dict[str, int]]], tensors: Tensors) -> list[Call]:
-        scalars = {n: float(v) for n, v in tensors.items() if isinstance(v, int | float)}
+        scalars = {n: v for n, v in tensors.items() if isinstance(v, int | float)}
         described = [(slot, axes, scalars) for slot, axes in where]
         return lay_out(self.setup.problem.definition, self.setup.problem.contract, described)[0]
 
