@@ -269,8 +269,8 @@ quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 pieces = st.lists(
     st.sampled_from(
         ['"', "'", "/*", "*/", "//", "\\\n", "\n", 'R"(', ')"', "#include ", "#pragma GCC optimize(", "(", ")", "{",
-         "}", "import torch", "def run(x):", "    ", "torch.x = 1", "getattr(", "[[", "]]", "=", "lambda: ", "@", "__a__",
-         ".", "x"]
+         "}", "import torch", "def run(x):", "    ", "torch.x = 1", "getattr(", "[[", "]]", "=", "lambda: ", "@",
+         "__a__", ".", "x"]
     ) | st.text(max_size=8), max_size=30,
 ).map("".join)  # fmt: skip
 
