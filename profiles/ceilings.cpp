@@ -1,6 +1,6 @@
-// What this machine reaches: streaming reads of two buffers and fused multiply-adds, with pinned threads.
+// What this machine reaches: streaming reads of buffers of several sizes and fused multiply-adds, with pinned threads.
 //
-//   ceilings CPUS DRAM_BYTES CACHE_BYTES ROUNDS REPETITIONS
+//   ceilings CPUS DRAM_BYTES CACHE_BYTES L2_BYTES L1_BYTES ROUNDS REPETITIONS      (a size of 0 is not measured)
 //
 // CPUS is a comma-separated list, one thread each. Prints one JSON object per line:
 //   {"name": "dram", "work": <bytes or FLOPs of one repetition>, "seconds": [[repetition, ...], ...]}   (a list per round)
@@ -153,14 +153,17 @@ static void measure_reads(const char* name, size_t bytes, const std::vector<int>
 }
 
 int main(int argc, char** argv) {
-    if (argc != 6) return 2;
+    if (argc != 8) return 2;
     std::vector<int> cpus;
     std::stringstream list(argv[1]);
     for (std::string cpu; std::getline(list, cpu, ',');) cpus.push_back(std::atoi(cpu.c_str()));
-    const int rounds = std::atoi(argv[4]), repetitions = std::atoi(argv[5]);
+    const int rounds = std::atoi(argv[6]), repetitions = std::atoi(argv[7]);
     if (cpus.empty() || rounds < 1 || repetitions < 1) return 2;
-    measure_reads("dram", std::strtoull(argv[2], nullptr, 10), cpus, rounds, repetitions);
-    measure_reads("cache", std::strtoull(argv[3], nullptr, 10), cpus, rounds, repetitions);
+    const char* names[] = {"dram", "cache", "l2", "l1"};
+    for (int level = 0; level < 4; ++level) {
+        const size_t bytes = std::strtoull(argv[2 + level], nullptr, 10);
+        if (bytes > 0) measure_reads(names[level], bytes, cpus, rounds, repetitions);
+    }
     const volatile float factor = 0.999f;  // not known to the compiler
     constexpr long kBlock = 4096;
     const Kernel kernel = [&](int, long passes) { return multiply_add(passes * kBlock, factor); };

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,8 @@ COMPILE_FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-p
 INSTALL_COMPILER = "install g++, e.g. `apt-get install -y g++`"
 ROUNDS = 3
 REPETITIONS = 9
+_SYSCONF_CACHE = {1: 188, 2: 191, 3: 194}
+"""Level → _SC_LEVELn_(D)CACHE_SIZE of glibc's <bits/confname.h>."""
 SECONDS = 120.0
 """Limit for the measurement; it takes two or three seconds on an idle machine."""
 
@@ -27,8 +30,9 @@ def measure_ceilings(threads: int, working_set_bytes: int, *, compiler: str = "g
     """Return the measured Ceilings with `threads` threads, each pinned to a CPU of this process's affinity mask.
 
     Memory bandwidth is that of streaming reads of `working_set_bytes`, the weights a decode step walks; cache bandwidth
-    that of a buffer an eighth of the last-level cache; the peak that of independent fp32 fused multiply-adds. Each is
-    the best of 3 rounds, a round being the median of 9 repetitions of at least 5 ms.
+    that of a buffer an eighth of the last-level cache; that of the first and second level of buffers half their size;
+    the peak that of independent fp32 fused multiply-adds. Each is the best of 3 rounds, a round being the median of 9
+    repetitions of at least 5 ms.
     Raises WrongUse for more threads than CPUs, EnvironmentLacks when there is no working compiler.
     """
     cpus = sorted(os.sched_getaffinity(0))
@@ -48,6 +52,10 @@ def measure_ceilings(threads: int, working_set_bytes: int, *, compiler: str = "g
         fp32_flops_per_s=rates["fp32"],
         threads=threads,
         working_set_bytes=working_set_bytes,
+        l1_bytes_per_s=rates.get("l1", 0.0),
+        l2_bytes_per_s=rates.get("l2", 0.0),
+        l1_bytes=cache_bytes(1) * threads,
+        l2_bytes=cache_bytes(2) * threads,
     )
 
 
@@ -72,8 +80,9 @@ def _compile(compiler: str, folder: Path) -> Path:
 
 
 def _run(program: Path, cpus: list[int], working_set_bytes: int) -> dict[str, float]:
-    """Return bytes/s of `dram` and `cache` and FLOP/s of `fp32`."""
-    numbers = (working_set_bytes, _cache_buffer_bytes(), ROUNDS, REPETITIONS)
+    """Return bytes/s of `dram`, `cache`, `l2` and `l1` (those that are known) and FLOP/s of `fp32`."""
+    inner = [cache_bytes(level) * len(cpus) // 2 for level in (2, 1)]
+    numbers = (working_set_bytes, _cache_buffer_bytes(), *inner, ROUNDS, REPETITIONS)
     command = [str(program), ",".join(map(str, cpus)), *map(str, numbers)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
@@ -90,8 +99,34 @@ def _run(program: Path, cpus: list[int], working_set_bytes: int) -> dict[str, fl
     return {row["name"]: best_rate(row["work"], row["seconds"]) for row in rows}
 
 
+def cache_bytes(level: int, pick: Callable[[list[int]], int] = max) -> int:
+    """Return the size of one data cache of `level` (1, 2 or 3); kernel and C library may differ, `pick` chooses.
+
+    0 if neither knows. Source: sysfs-devices-system-cpu, sysconf(3) by its numbers, which Python has no names for.
+    """
+    sizes = [_sysconf(_SYSCONF_CACHE[level])]
+    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        try:
+            kind, found = (folder / "type").read_text().strip(), (folder / "level").read_text().strip()
+            if found == str(level) and kind in ("Data", "Unified"):
+                sizes.append(int((folder / "size").read_text().strip().removesuffix("K")) * 1024)
+        except (OSError, ValueError):
+            continue
+    return pick([size for size in sizes if size > 0] or [0])
+
+
+def last_level_cache_bytes() -> int:
+    """Return the size of this machine's last-level cache; 32 MiB where it does not say."""
+    return cache_bytes(3) or cache_bytes(2) or 32 << 20
+
+
+def _sysconf(number: int) -> int:
+    try:
+        return max(0, os.sysconf(number))
+    except (OSError, ValueError):
+        return 0
+
+
 def _cache_buffer_bytes() -> int:
-    """Return an eighth of the last-level cache (a virtual machine rarely owns all it is told of); 1 MiB if unknown."""
-    sizes = (os.sysconf(name) for name in ("SC_LEVEL3_CACHE_SIZE", "SC_LEVEL2_CACHE_SIZE") if name in os.sysconf_names)
-    largest = max(sizes, default=0)
-    return max(largest // 8, 1 << 18) if largest > 0 else 1 << 20
+    """Return an eighth of the last-level cache (a virtual machine rarely owns all it is told of), 256 KiB at least."""
+    return max((cache_bytes(3, min) or cache_bytes(2, min) or 8 << 20) // 8, 1 << 18)

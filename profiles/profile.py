@@ -39,6 +39,12 @@ class Ceilings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=
     threads: int
     working_set_bytes: int
     """Size of the buffer behind `dram_bytes_per_s`: the model's own weight footprint."""
+    l1_bytes_per_s: float = 0.0
+    """Streaming reads of a buffer half the size of the first-level data caches of all threads; 0 where unknown."""
+    l2_bytes_per_s: float = 0.0
+    l1_bytes: int = 0
+    """Size of the first-level data caches of all threads together; 0 where unknown."""
+    l2_bytes: int = 0
 
 
 class Machine(BaseModel, frozen=True, extra="forbid"):

@@ -8,6 +8,8 @@ from kernelwright.profiles.profile import Ceilings
 
 Bound = Literal["memory", "compute", "overhead", "unknown"]
 
+CACHES_TO_FILL = 4
+"""Data this many times the size of a cache streams from the next level; less may be served from the cache in part."""
 CALL_NS = 1_000.0
 """Order of magnitude of entering a native kernel through its ABI. Below it the call, not the work, sets the time."""
 
@@ -42,3 +44,19 @@ def attainable_flops(intensity: float, ceilings: Ceilings, level: Literal["dram"
     """Return the FLOP/s the roofline allows at `intensity` FLOPs per byte."""
     bandwidth = ceilings.dram_bytes_per_s if level == "dram" else ceilings.cache_bytes_per_s
     return min(ceilings.fp32_flops_per_s, intensity * bandwidth)
+
+
+def bandwidth_at(footprint_bytes: int, ceilings: Ceilings, last_level_bytes: int) -> tuple[str, float]:
+    """Return the level that data of this size is served from when walked again and again, and its bytes/s.
+
+    Levels overlap at their edges (a ring twice the size of a cache is served from it in part), so that a footprint
+    counts for the slower level only from CACHES_TO_FILL times the size of the faster one: the floor is never too high.
+    """
+    best = max(ceilings.l1_bytes_per_s, ceilings.l2_bytes_per_s, ceilings.cache_bytes_per_s, ceilings.dram_bytes_per_s)
+    if not ceilings.l1_bytes or footprint_bytes <= CACHES_TO_FILL * ceilings.l1_bytes:
+        return "l1", best
+    if ceilings.l2_bytes and footprint_bytes <= CACHES_TO_FILL * ceilings.l2_bytes:
+        return "l2", max(ceilings.l2_bytes_per_s, ceilings.cache_bytes_per_s, ceilings.dram_bytes_per_s)
+    if footprint_bytes <= CACHES_TO_FILL * last_level_bytes:
+        return "cache", max(ceilings.cache_bytes_per_s, ceilings.dram_bytes_per_s)
+    return "dram", ceilings.dram_bytes_per_s

@@ -87,6 +87,7 @@ class CagedProcess:
         self._group = group
         self._cleanup = cleanup
         self._nested = nested
+        self._stopped: tuple[int, ...] = ()
         self.pid = popen.pid
         self.pidfd = os.pidfd_open(popen.pid)
         self.limits_by = group.kind if group else "rlimits"
@@ -132,10 +133,19 @@ class CagedProcess:
         return sum(_is_running(pid) for pid in pids)
 
     def stop(self) -> None:
-        self._signal(signal.SIGSTOP)
+        """Stop everything inside. Looked for again until nothing new turns up: a fork may have been under way."""
+        stopped: set[int] = set()
+        while new := [pid for pid in self.inside() if pid not in stopped]:
+            for pid in new:
+                _signal(pid, signal.SIGSTOP)
+            stopped.update(new)
+        self._stopped = tuple(stopped)
 
     def resume(self) -> None:
-        self._signal(signal.SIGCONT)
+        """Let what `stop` stopped go on; without looking for it again, as this is done under the clock."""
+        for pid in self._stopped:
+            _signal(pid, signal.SIGCONT)
+        self._stopped = ()
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait for the end and return the exit status (diagnostic only). Raises subprocess.TimeoutExpired."""
@@ -159,11 +169,6 @@ class CagedProcess:
                 self._group.remove()
             if self._cleanup:
                 self._cleanup()
-
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self.inside():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
 
     def __enter__(self) -> CagedProcess:
         return self
@@ -224,6 +229,11 @@ def cpu_seconds_of(pid: int) -> float:
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 def _kill_all(pids: Sequence[int]) -> None:

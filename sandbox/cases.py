@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from kernelwright.kernels.candidate import AxisRange, Candidate
 from kernelwright.kernels.definition import Definition, StoredInput, Workload
 from kernelwright.kernels.problem import Problem
 from kernelwright.profiles.errors import BrokenInput
-from kernelwright.sandbox.draw import Key, Tensors, draw_activations
+from kernelwright.sandbox.draw import Key, Tensors, draw_activations, draw_weights
 
 if TYPE_CHECKING:
     import torch
@@ -139,6 +139,27 @@ def complete_axes(
             f"{definition.name}: no value for the axes {', '.join(missing)}", "name them in the problem's timed_axes"
         )
     return whole
+
+
+def small_case(problem: Problem, candidate: Candidate, key: Key) -> Case:
+    """Return a case at the smallest of the hidden shapes, for what is done many times."""
+    shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("small")))
+    return Case("hidden-small", min(shapes, key=lambda s: sum(s.values())), 0, "normal")
+
+
+def add_drawn_weights(
+    problem: Problem, weights: Sequence[Mapping[str, torch.Tensor]], key: Key
+) -> tuple[list[dict[str, torch.Tensor]], WeightSets]:
+    """Return the model's weight sets, then generated ones, so that no result can lean on the model's own values."""
+    whole = [dict(w) for w in weights]
+    if not problem.contract.weights:
+        return whole, WeightSets(len(whole), 0, 0)
+    axes = complete_axes(problem.definition, problem.timed_axes, whole[0])
+    kinds = ["normal", *(["exact"] if problem.contract.linear else [])]
+    for kind in kinds:
+        drawn = draw_weights(problem.definition, problem.contract, axes, kind, key.generator("weights", kind))
+        whole.append(drawn)
+    return whole, WeightSets(len(weights), 1, len(kinds) - 1)
 
 
 def draw_case(

@@ -7,24 +7,63 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """All on outside tests. A bench with one off names it in its verdicts and refuses to confirm."""
+    """All on outside tests. A bench with one off names it in its verdicts, which are then of level L0 for good."""
 
+    # What a candidate is given, and when.
     fresh_inputs: bool = True
     """Every call gets inputs never seen before. Off: equal shapes get equal inputs."""
-    poison: bool = True
-    """Outputs are filled with a secret NaN before each call. Off: with zeros."""
-    judge_timed: bool = True
-    """Results of timed calls are compared too. Off: only the calls made for correctness."""
-    relative_gate: bool = True
-    """Errors are held to the incumbent's own against fp64. Off: allclose with 1e-2."""
-    read_twice: bool = True
-    """Results are read at the bell and again later, and must agree. Off: read once, late."""
     protect_inputs: bool = True
     """The runner cannot write its inputs. Off: the mailbox is not sealed."""
+    stop_waiting: bool = True
+    """Whoever is not timed is stopped, and the timed arm while its inputs are written. Off: all keep running."""
+    hidden_shapes: bool = True
+    """Confirm draws shapes inside the declared ranges. Off: it asks for the timed shape only."""
+    distributions: bool = True
+    """Inputs of many kinds. Off: standard normal ones."""
+
+    # What is taken from it, and when.
+    poison: bool = True
+    """Outputs are filled with a secret NaN before each call. Off: with zeros."""
+    guard_zones: bool = True
+    """The bytes around each output are checked. Off: they are not."""
+    read_twice: bool = True
+    """Results count as they are at the bell: read twice, or nothing runs on meanwhile. Off: read once, late."""
+    bell_in_turn: bool = True
+    """A bell that rings before it is its turn ends the launch. Off: such rings are taken away and forgotten."""
+
+    # What is compared.
+    masks: bool = True
+    """NaN and infinities must stand where the reference has them. Off: such elements count as right."""
+    relative_gate: bool = True
+    """Errors are held to the incumbent's own against fp64. Off: allclose with 1e-2."""
+    exact_cases: bool = True
+    """Linear ops must be bit exact on small integers. Off: no such cases."""
     check_every_row: bool = True
     """All elements are judged. Off: the first row of each output."""
+    judge_timed: bool = True
+    """Results of timed calls are compared too. Off: only the calls made for correctness."""
+    two_poisons: bool = True
+    """Equal inputs over different poison must give equal bits. Off: not tried."""
+    repeat_races: bool = True
+    """Repeats at several thread counts must give equal bits. Off: not tried."""
+    sanitizer: bool = True
+    """C++ is built with a race detector and run in it. Off: not tried."""
+
+    # What is measured.
     watch_cpu: bool = True
     """CPU time is compared with wall time and threads. Off: it is not."""
+    watch_after: bool = True
+    """Processor time after the bell counts against it. Off: nobody looks."""
+    watch_processes: bool = True
+    """A runner must stay one process. Off: nobody counts."""
+    linear_time: bool = True
+    """Twice the calls must take about twice the time. Off: not tried."""
+    roofline: bool = True
+    """Faster than the machine can move the data or do the work is suspect. Off: believed."""
+    confirm_again: bool = True
+    """A win must be found again by fresh processes and keys. Off: search alone decides (tests read this one)."""
+    screens: bool = True
+    """Binaries and sources that ask for what no kernel needs are refused. Off: they are run."""
 
     def switched_off(self) -> tuple[str, ...]:
         return tuple(f.name for f in fields(self) if not getattr(self, f.name))

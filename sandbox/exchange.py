@@ -83,7 +83,7 @@ class Exchange:
         self, index: int, results: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor | float]
     ) -> Trouble:
         call = self.calls[index]
-        if any(not self._is_fenced(place) for place in call.written().values()):
+        if self._controls.guard_zones and any(not self._is_fenced(place) for place in call.written().values()):
             return "guard"
         if self._controls.poison and any(holds_poison(results[n], self._poison[index]) for n in call.outputs):
             return "unwritten"

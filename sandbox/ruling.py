@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,16 +13,20 @@ from kernelwright.kernels.build import BuildResult
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.problem import Problem
 from kernelwright.kernels.registry import op_of
+from kernelwright.profiles.ceilings import last_level_cache_bytes
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.profile import Ceilings
+from kernelwright.profiles.roofline import bandwidth_at
+from kernelwright.sandbox.attempts import Attempt
 from kernelwright.sandbox.cell import RunnerFailed
 from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.draw import Key
+from kernelwright.sandbox.environment import describe_environment, harness_digest
 from kernelwright.sandbox.isolation import Level
 from kernelwright.sandbox.stats import Interval, Launch
-from kernelwright.sandbox.verdict import Comparison, Evaluation, Outcome, Status, Verdict
+from kernelwright.sandbox.verdict import Comparison, Decision, Evaluation, Outcome, Samples, Status, Verdict
 
-CACHES_TO_FILL = 4
-"""A ring this many times the last-level cache streams from memory; a smaller one may be served from cache in part."""
+ROOFLINE_SLACK = 0.95
 FAILURE: dict[str, tuple[str, Status]] = {
     "crashed": ("it crashed", "RUNTIME_ERROR"),
     "hung": ("it did not finish in time", "TIMEOUT"),
@@ -47,6 +50,11 @@ class Ruling:
     keys: list[str] = field(default_factory=list)
     packed_bytes: int = 0
     load_s: float = 0.0
+    launches: list[Samples] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    labels: tuple[str, ...] = ()
+    tripwires: tuple[str, ...] = ()
+    attempt: Attempt | None = None
 
     @property
     def settled(self) -> bool:
@@ -72,35 +80,39 @@ class Ruling:
         if not self.isolation_facts or level < self.isolation:
             self.isolation, self.isolation_facts = level, facts
 
-    def compare(self, interval: Interval, launches: Sequence[Launch], floor: float) -> None:
+    def note(self, rule: str, found: float | str, allowed: float | str, passed: bool) -> bool:
+        """Record one rule that was applied; return whether it passed."""
+        self.decisions.append(Decision(rule=rule, found=found, allowed=allowed, passed=passed))
+        return passed
+
+    def compare(self, interval: Interval, launches: Sequence[Launch], floor: float, confidence: float) -> None:
         incumbent = np.concatenate([np.asarray(launch.incumbent) for launch in launches])
         candidate = np.concatenate([np.asarray(launch.candidate) for launch in launches])
+        self.launches = [Samples(incumbent=launch.incumbent, candidate=launch.candidate) for launch in launches]
         self.comparison = Comparison(
-            ratio=interval.ratio, low=interval.low, high=interval.high, n=interval.n, launches=interval.launches,
-            floor=floor, incumbent_us=float(np.median(incumbent)) * 1e6, candidate_us=float(np.median(candidate)) * 1e6,
-            level="kernel",
+            ratio=interval.ratio, low=interval.low, high=interval.high, confidence=confidence, n=interval.n,
+            launches=interval.launches, floor=floor, incumbent_us=float(np.median(incumbent)) * 1e6,
+            candidate_us=float(np.median(candidate)) * 1e6, level="kernel",
         )  # fmt: skip
 
     def check_roofline(self, problem: Problem, ceilings: Ceilings | None, ring: int) -> None:
-        """Settle `suspect` when the candidate is faster than its data can be moved or its work be done."""
+        """Settle `suspect` when the candidate is faster than its data can be moved or its work be done.
+
+        `ring`: weight sets that a timed batch walks; their bytes decide which cache they can be served from.
+        """
         if ceilings is None or self.comparison is None:
             return
         cost = op_of(problem.definition).cost(problem.definition, dict(problem.timed_axes))
-        peak = max(ceilings.cache_bytes_per_s, ceilings.dram_bytes_per_s)
-        if cost.bytes * ring > CACHES_TO_FILL * last_level_cache_bytes():
-            peak = ceilings.dram_bytes_per_s
-        least_us = max(cost.bytes / peak, cost.flops / ceilings.fp32_flops_per_s) * 1e6
-        if self.comparison.candidate_us < 0.95 * least_us:
+        level, bandwidth = bandwidth_at(cost.bytes * ring, ceilings, last_level_cache_bytes())
+        least_us = max(cost.bytes / bandwidth, cost.flops / ceilings.fp32_flops_per_s) * 1e6
+        allowed = ROOFLINE_SLACK * least_us
+        if not self.note(
+            f"roofline ({level})", self.comparison.candidate_us, allowed, self.comparison.candidate_us >= allowed
+        ):
             self.settle("suspect", "faster than this machine can move the data or do the work")
 
 
-def last_level_cache_bytes() -> int:
-    """Return the size of this machine's last-level cache; 32 MiB where it does not say."""
-    names = ("SC_LEVEL3_CACHE_SIZE", "SC_LEVEL2_CACHE_SIZE")
-    return next((size for n in names if n in os.sysconf_names and (size := os.sysconf(n)) > 0), 32 << 20)
-
-
-def write_verdict(problem: Problem, ruling: Ruling, controls: Controls) -> Verdict:
+def write_verdict(problem: Problem, ruling: Ruling, controls: Controls, weights_key: Key | None = None) -> Verdict:
     """Return the verdict of a settled ruling. A switched-off control is named and takes the isolation level down."""
     off = controls.switched_off()
     facts = {**ruling.isolation_facts, **({"controls_off": ", ".join(off)} if off else {})}
@@ -116,8 +128,15 @@ def write_verdict(problem: Problem, ruling: Ruling, controls: Controls) -> Verdi
         binary=ruling.binary,
         evaluations=tuple(ruling.evaluations),
         comparison=ruling.comparison,
+        launches=tuple(ruling.launches),
+        decisions=tuple(ruling.decisions),
+        labels=ruling.labels,
+        tripwires=ruling.tripwires,
+        environment=describe_environment(),
+        harness=harness_digest(),
         prepare_ms=ruling.load_s * 1e3 if ruling.load_s else None,
         packed_bytes=ruling.packed_bytes,
         key=",".join(ruling.keys) or None,
+        weights_key=weights_key.secret.hex() if weights_key else None,
         seconds=time.monotonic() - ruling.started,
     )

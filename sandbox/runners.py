@@ -14,6 +14,7 @@ from kernelwright.kernels.problem import Problem
 from kernelwright.profiles.digest import digest_of
 from kernelwright.sandbox.cage import Cage
 from kernelwright.sandbox.cell import Cell, RunnerFailed
+from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.supervisor import Arm
 from kernelwright.sandbox.weights import WeightBox
 
@@ -21,11 +22,11 @@ from kernelwright.sandbox.weights import WeightBox
 class Runners:
     def __init__(
         self, problem: Problem, box: WeightBox, *, cage: Cage, threads: int, env: Mapping[str, str],
-        mailbox_bytes: int, seal_inputs: bool,
+        mailbox_bytes: int, controls: Controls,
     ) -> None:  # fmt: skip
         self._problem, self._box, self._cage = problem, box, cage
         self._threads, self._env = threads, env
-        self._mailbox_bytes, self._seal_inputs = mailbox_bytes, seal_inputs
+        self._mailbox_bytes, self._controls = mailbox_bytes, controls
         self._spares: list[Cell] = []
         self._incumbents: list[Cell] = []
         self._candidate: tuple[str, Cell] | None = None
@@ -75,7 +76,10 @@ class Runners:
     def _launch(self, cell: Cell, candidate: Candidate, binary: bytes | None) -> Arm:
         trusted = candidate == self._problem.incumbent
         try:
-            arm = Arm(cell, self._box, mailbox_bytes=self._mailbox_bytes, seal_inputs=self._seal_inputs)
+            arm = Arm(
+                cell, self._box, mailbox_bytes=self._mailbox_bytes, seal_inputs=self._controls.protect_inputs,
+                bell_in_turn=self._controls.bell_in_turn,
+            )  # fmt: skip
         except RunnerFailed as failure:
             raise RunnerFailed(failure.how, failure.log, trusted) from None
         arm.give(candidate, self._problem.definition, self._problem.contract, binary, trusted)

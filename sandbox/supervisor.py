@@ -42,11 +42,13 @@ class Arm:
     """One launch: a runner with mailboxes of its own, from start to end. Use as a context manager."""
 
     def __init__(
-        self, cell: Cell, weights: WeightBox, *, mailbox_bytes: int = 64 << 20, seal_inputs: bool = True
-    ) -> None:
+        self, cell: Cell, weights: WeightBox, *, mailbox_bytes: int = 64 << 20, seal_inputs: bool = True,
+        bell_in_turn: bool = True,
+    ) -> None:  # fmt: skip
         self.threads = cell.threads
         self.trusted = False
         self.sealed = seal_inputs
+        self._bell_in_turn = bell_in_turn
         self._cell, self._weights = cell, weights
         self._copies_late = False
         self.inputs = Mailbox("inputs", HEADER_BYTES + mailbox_bytes)
@@ -110,12 +112,17 @@ class Arm:
         self._wait(timeout_s, "crashed")
         self.inputs.memory[: HEADER.size] = HEADER.pack(GO, 0)
 
-    def go(self, timeout_s: float) -> float:
-        """Run the planned calls once; return wall seconds from doorbell to "done". Raises RunnerFailed."""
-        if self._reply.drain():
+    def go(self, timeout_s: float, stopped: bool = False) -> float:
+        """Run the planned calls once; return wall seconds from doorbell to "done". Raises RunnerFailed.
+
+        `stopped`: the arm is, and goes on only once the clock runs: no thread of it can have begun before.
+        """
+        if self._reply.drain() and self._bell_in_turn:
             raise RunnerFailed("misbehaved", self.log(), self.trusted)
         start = time.perf_counter()
         self._bell.ring()
+        if stopped:
+            self.resume()
         answer = self._reply.wait(timeout_s, self._process.pidfd)
         elapsed = time.perf_counter() - start
         self._judge_answer(answer, "crashed")

@@ -13,10 +13,10 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors
@@ -47,11 +47,19 @@ class TimedLaunch:
     trouble: str = ""
     samples: list[tuple[int, Tensors, Answer, Answer]] = field(default_factory=list)
     """(call index, inputs, incumbent's answer, candidate's answer) to be judged in full."""
+    slots: tuple[int, ...] = ()
+    """Weight set of each call of a batch."""
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
     def launch(self) -> Launch:
         return Launch(tuple(self.incumbent), tuple(self.candidate))
+
+
+class Comparer(Protocol):
+    """Says whether the results of a timed batch agree; the judge's process does."""
+
+    def find_disagreement(self, incumbent: Sequence[Answer], candidate: Sequence[Answer]) -> str: ...
 
 
 @contextlib.contextmanager
@@ -91,9 +99,10 @@ class Timer:
 
     def __init__(
         self, incumbent: Exchange, candidate: Exchange, templates: list[Tensors], key: Key, controls: Controls,
-        timeout_s: float,
+        timeout_s: float, comparer: Comparer,
     ) -> None:  # fmt: skip
         self._arms = (incumbent, candidate)
+        self._comparer = comparer
         self._templates = templates
         self._key = key
         self._controls = controls
@@ -105,7 +114,7 @@ class Timer:
         """Time `pairs` pairs after a warm-up. Raises RunnerFailed."""
         result = TimedLaunch()
         picked = {self._rng.randrange(pairs) for _ in range(samples)}
-        with timing_lock():
+        with timing_lock(), self._both_stopped():
             for _ in range(2):
                 self._time_batch(result, keep=False)
             result.wall_s = result.cpu_s = 0.0
@@ -126,8 +135,9 @@ class Timer:
         for which in order:
             seconds[which] = self._time_one(which, tensors, result)
             answers[which] = self._collect(self._arms[which], tensors)
+            self._rest(self._arms[which].arm)
         if self._controls.judge_timed and not result.trouble:
-            result.trouble = _compare(answers[0], answers[1], self._controls)
+            result.trouble = self._comparer.find_disagreement(answers[0], answers[1])
             if keep:
                 i = self._rng.randrange(len(tensors))
                 result.samples.append((i, tensors[i], answers[0][i], answers[1][i]))
@@ -140,18 +150,40 @@ class Timer:
         return [found[i] for i in range(len(tensors))]
 
     def _time_one(self, which: int, tensors: list[Tensors], result: TimedLaunch) -> float:
-        exchange, other = self._arms[which], self._arms[1 - which].arm
-        with stopped(other):
-            exchange.arm.warm(self._timeout_s)
-            with stopped(exchange.arm):  # or a thread of it could begin on the inputs before the clock starts
-                for i, inputs in enumerate(tensors):
-                    exchange.load(i, inputs, self._rng.getrandbits(50))
-            before = exchange.arm.cpu_seconds()  # of both, so that neither starts with colder caches
-            elapsed = exchange.arm.go(self._timeout_s)
-            if which:
-                result.cpu_s += exchange.arm.cpu_seconds() - before
-                result.wall_s += elapsed
+        """Time one arm, awake and with inputs it has not seen; it stands still again as soon as it says "done"."""
+        exchange = self._arms[which]
+        arm, still = exchange.arm, self._controls.stop_waiting
+        arm.resume()
+        arm.warm(self._timeout_s)
+        if still:
+            arm.stop()  # or a thread of it could begin on the inputs before the clock starts
+        for i, inputs in enumerate(tensors):
+            exchange.load(i, inputs, self._rng.getrandbits(50))
+        before = arm.cpu_seconds()
+        elapsed = arm.go(self._timeout_s, stopped=still)
+        if self._controls.read_twice:
+            arm.stop()  # or it could finish, after the bell, what is read last
+        if which:
+            result.cpu_s += arm.cpu_seconds() - before
+            result.wall_s += elapsed
         return elapsed
+
+    @contextlib.contextmanager
+    def _both_stopped(self) -> Iterator[None]:
+        """Keep both arms still but for the one that is timed: threads may still be waiting for work, awake."""
+        try:
+            for exchange in self._arms:
+                self._rest(exchange.arm)
+            yield
+        finally:
+            for exchange in self._arms:
+                exchange.arm.resume()
+
+    def _rest(self, arm: Arm) -> None:
+        if self._controls.stop_waiting:
+            arm.stop()
+        else:
+            arm.resume()
 
     def draw_batch(self) -> list[Tensors]:
         """Return fresh inputs for every call of a batch."""
@@ -176,7 +208,7 @@ def freshen(template: Tensors, generator: torch.Generator) -> Tensors:
     return fresh
 
 
-def _compare(incumbent: list[Answer], candidate: list[Answer], controls: Controls) -> str:
+def find_disagreement(incumbent: Sequence[Answer], candidate: Sequence[Answer], controls: Controls) -> str:
     """Return '' when all timed results agree as closely as two honest fp32 kernels do.
 
     A coarse net over every element: the full gates see the secret sample. The scale is the incumbent's own rms.
@@ -224,22 +256,21 @@ def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeou
     half = full = float("inf")
     for _ in range(DOUBTS):
         for _ in range(PROBES):
-            half = min(half, _probe(exchange, draw, len(calls) // 2, timeout_s))
-            full = min(full, _probe(exchange, draw, len(calls), timeout_s))
+            half = min(half, probe(exchange, draw()[: len(calls) // 2], timeout_s))
+            full = min(full, probe(exchange, draw(), timeout_s))
         if full <= 2e-3 or full >= 1.25 * half:
             return False
     return True
 
 
-def _probe(exchange: Exchange, draw: Callable[[], list[Tensors]], count: int, timeout_s: float) -> float:
-    """Return the seconds of one batch of the first `count` calls on fresh inputs."""
-    inputs = draw()[:count]
-    exchange.arm.plan(exchange.calls[:count])
+def probe(exchange: Exchange, inputs: list[Tensors], timeout_s: float) -> float:
+    """Return the seconds of one batch of the first `len(inputs)` calls. Raises RunnerFailed."""
+    exchange.arm.plan(exchange.calls[: len(inputs)])
     exchange.arm.warm(timeout_s)
-    with stopped(exchange.arm):
-        for i, tensors in enumerate(inputs):
-            exchange.load(i, tensors, 1)
-    return exchange.arm.go(timeout_s)
+    exchange.arm.stop()
+    for i, tensors in enumerate(inputs):
+        exchange.load(i, tensors, 1)
+    return exchange.arm.go(timeout_s, stopped=True)
 
 
 def find_busy_after_done(exchange: Exchange) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,8 @@ from kernelwright.sandbox.cases import Case, WeightSets, complete_axes, draw_cas
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors, draw_activations
 from kernelwright.sandbox.exchange import Answer, Exchange, same_bits
-from kernelwright.sandbox.judge import AGAIN, GATE, TROUBLE, Judge, is_doubtful, weigh
+from kernelwright.sandbox.judge import AGAIN, GATE, TROUBLE, is_doubtful, weigh
+from kernelwright.sandbox.judge_link import JudgeLink
 from kernelwright.sandbox.ruling import Ruling
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm, Call, lay_out
@@ -24,8 +26,11 @@ from kernelwright.sandbox.timing import (
     Timer,
     find_busy_after_done,
     find_nonlinear,
+    freshen,
+    probe,
     single_thread,
     stopped,
+    timing_lock,
     used_too_much_cpu,
 )  # fmt: skip
 from kernelwright.sandbox.verdict import Evaluation, Outcome
@@ -37,6 +42,10 @@ RACE_REPEATS = 50
 RACE_THREADS = (1, 2, 4)
 BATCH_BYTES = 16 << 20
 """Most that the tensors of one timed batch take."""
+BATCH_S = 2.5e-3
+"""A timed batch is at least this long, by the incumbent's time, so that doorbells and signals do not count."""
+MAX_CALLS = 400
+ALONE_BATCHES = 4
 _DIFFERS = "its results change from run to run"
 
 
@@ -46,12 +55,14 @@ class TrialSetup:
 
     problem: Problem
     problem_dir: Path
-    judge: Judge
+    judge: JudgeLink
     sets: WeightSets
     weights: list[dict[str, torch.Tensor]]
     threads: int
     controls: Controls
     timeout_s: float
+    walks: list[int] = field(default_factory=list)
+    """How often a timed batch walks the ring, once that is known."""
 
     def axes(self, given: dict[str, int], stored: bool = False) -> dict[str, int]:
         """Return all axes; a stored input keeps its own sizes, a drawn one gets as many pages as it may need."""
@@ -63,12 +74,18 @@ class TrialSetup:
         bytes_each = self.bytes_for([dict(self.problem.timed_axes)])
         return list(range(min(self.sets.model, max(1, BATCH_BYTES // bytes_each))))
 
+    def most_calls(self) -> int:
+        """Return the most calls that one timed batch may have: whole walks of the ring that fit the mailbox."""
+        ring = len(self.timed_slots())
+        room = min(MAX_CALLS, BATCH_BYTES // self.bytes_for([dict(self.problem.timed_axes)]))
+        return ring * max(1, room // ring)
+
     def mailbox_bytes(self) -> int:
         """Return room for a timed batch, for the race repeats, and for the largest shape of the ranges."""
         shapes = hidden_shapes(self.problem, self.problem.ranges, random.Random(0))
         shapes += [dict(w.axes) for w in self.problem.workloads]
         smallest = min(shapes, key=lambda s: sum(s.values()))
-        needs = [self.bytes_for([dict(self.problem.timed_axes)] * len(self.timed_slots()))]
+        needs = [self.bytes_for([dict(self.problem.timed_axes)] * self.most_calls())]
         needs += [self.bytes_for([shape]) for shape in shapes]
         needs.append(self.bytes_for([smallest] * RACE_REPEATS))
         return max(needs) + (1 << 20)
@@ -122,6 +139,8 @@ class Trial:
     def try_two_poisons(self, case: Case) -> bool:
         """Call twice on equal inputs over different poison; the results must be equal bit for bit."""
         assert self.ruling is not None
+        if not self.setup.controls.two_poisons:
+            return True
         axes = self.setup.axes(case.axes)
         tensors = draw_case(self.setup.problem, self.setup.problem_dir, case, axes, self.key)
         first, second = (self._ask(self.arm, case, axes, tensors) for _ in range(2))
@@ -136,6 +155,8 @@ class Trial:
     def try_races(self, case: Case) -> bool:
         """Repeat calls at several thread counts, inputs taking turns; at each count equal inputs give equal bits."""
         assert self.ruling is not None
+        if not self.setup.controls.repeat_races:
+            return True
         axes = self.setup.axes(case.axes)
         cases = [Case(f"{case.name}-{i}", case.axes, case.slot, case.distribution) for i in range(5)]
         inputs = [draw_case(self.setup.problem, self.setup.problem_dir, c, axes, self.key) for c in cases]
@@ -174,41 +195,67 @@ class Trial:
             return self._time(pairs)
 
     def _time(self, pairs: int) -> TimedLaunch:
-        problem, slots = self.setup.problem, self.setup.timed_slots()
-        axes = self.setup.axes(dict(problem.timed_axes))
-        templates = [
-            draw_activations(problem.definition, problem.contract, axes, "normal", self.key.generator("template", s))
-            for s in slots
-        ]
-        calls = self._lay_out([(s, axes) for s in slots], templates[0])
+        controls = self.setup.controls
+        axes = self.setup.axes(dict(self.setup.problem.timed_axes))
+        templates = self._templates(axes)
+        walks = self._choose_walks(axes, templates)
+        calls = self._lay_out([(s, axes) for s in self.setup.timed_slots() * walks], templates[0])
         beside, exchange = (self._plan(arm, calls) for arm in (self.incumbent, self.arm))
-        timer = Timer(beside, exchange, templates, self.key, self.setup.controls, self.setup.timeout_s)
+        timer = Timer(beside, exchange, templates * walks, self.key, controls, self.setup.timeout_s, self.setup.judge)
         result = timer.run(pairs)
-        if self.setup.controls.watch_cpu and not result.trouble:
-            if used_too_much_cpu(result, self.setup.threads):
-                result.trouble = "cpu"
-            else:
-                with stopped(self.incumbent):
-                    result.trouble = self._watch(exchange, timer)
-        if not result.trouble and self.arm.num_processes() > 1:
+        result.slots = tuple(call.slot for call in calls)
+        if controls.watch_cpu and not result.trouble and used_too_much_cpu(result, self.setup.threads):
+            result.trouble = "cpu"
+        if not result.trouble:
+            with stopped(self.incumbent):
+                result.trouble = self._watch(exchange, timer)
+        if controls.watch_processes and not result.trouble and self.arm.num_processes() > 1:
             result.trouble = "forked"
         return result
 
+    def _templates(self, axes: dict[str, int]) -> list[Tensors]:
+        """Return inputs of the timed shape, one call for each weight set of the ring."""
+        problem = self.setup.problem
+        return [
+            draw_activations(problem.definition, problem.contract, axes, "normal", self.key.generator("template", s))
+            for s in self.setup.timed_slots()
+        ]
+
+    def _choose_walks(self, axes: dict[str, int], templates: list[Tensors]) -> int:
+        """Return how often a batch walks the ring, from the incumbent's time alone: the candidate has no say in it."""
+        if not self.setup.walks:
+            most = self.setup.most_calls() // len(templates)
+            exchange = self._plan_walks(axes, templates, 1)
+            with timing_lock(), stopped(self.arm):
+                seconds = min(probe(exchange, templates, self.setup.timeout_s) for _ in range(4))
+            self.setup.walks.append(max(1, min(most, math.ceil(BATCH_S / max(seconds, 1e-6)))))
+        return self.setup.walks[0]
+
+    def _plan_walks(self, axes: dict[str, int], templates: list[Tensors], walks: int) -> Exchange:
+        return self._plan(
+            self.incumbent, self._lay_out([(s, axes) for s in self.setup.timed_slots() * walks], templates[0])
+        )
+
     def _watch(self, exchange: Exchange, timer: Timer) -> str:
         """Return 'busy', 'nonlinear' or ''."""
-        if find_busy_after_done(exchange):
+        controls = self.setup.controls
+        if controls.watch_after and find_busy_after_done(exchange):
             return "busy"
-        return "nonlinear" if find_nonlinear(exchange, timer.draw_batch, self.setup.timeout_s) else ""
+        if controls.linear_time and find_nonlinear(exchange, timer.draw_batch, self.setup.timeout_s):
+            return "nonlinear"
+        return ""
 
     def time_and_judge(self, pairs: int) -> Launch | None:
         """Time, then judge a secret sample of the timed calls in full; None when that settled the ruling."""
         assert self.ruling is not None
         result = self.time(pairs)
+        self.ruling.note("timed calls, processes and processor time", result.trouble or "in order", "in order",
+                         not result.trouble)  # fmt: skip
         if result.trouble:
             self.ruling.settle(*_TIMED_TROUBLE.get(result.trouble, ("invalid", TROUBLE.get(result.trouble, ""))))
             return None
         for number, (index, tensors, *answers) in enumerate(result.samples):
-            case = Case(f"timed-{number}", dict(self.setup.problem.timed_axes), index, "normal")
+            case = Case(f"timed-{number}", dict(self.setup.problem.timed_axes), result.slots[index], "normal")
             evaluation, reason = self.setup.judge.judge(case, tensors, *answers)
             self.ruling.evaluations.append(evaluation)
             if reason:
@@ -231,6 +278,19 @@ class Trial:
         scalars = {n: float(v) for n, v in tensors.items() if isinstance(v, int | float)}
         described = [(slot, axes, scalars) for slot, axes in where]
         return lay_out(self.setup.problem.definition, self.setup.problem.contract, described)[0]
+
+
+def time_alone(setup: TrialSetup, incumbent: Arm, batches: int = ALONE_BATCHES) -> list[float]:
+    """Return seconds per call of batches of the incumbent while nothing of the candidate runs. Raises RunnerFailed."""
+    trial = Trial(setup, incumbent, incumbent, Key.draw())
+    axes = setup.axes(dict(setup.problem.timed_axes))
+    templates = trial._templates(axes)
+    with single_thread():
+        walks = trial._choose_walks(axes, templates)
+        exchange = trial._plan_walks(axes, templates, walks)
+        inputs = [freshen(t, trial.key.generator("alone", i)) for i, t in enumerate(templates * walks)]
+        with timing_lock():
+            return [probe(exchange, inputs, setup.timeout_s) / len(inputs) for _ in range(batches + 1)][1:]
 
 
 _TIMED_TROUBLE: dict[str, tuple[Outcome, str]] = {

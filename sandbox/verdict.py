@@ -98,7 +98,9 @@ class Verdict(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     prepare_ms: float | None = None
     packed_bytes: int = 0
     key: str | None = None
-    """The inputs' key, revealed after the verdict, so that it can be replayed."""
+    """The inputs' keys, one for each launch, revealed after the verdict, so that it can be replayed."""
+    weights_key: str | None = None
+    """The key of the weight sets that were generated beside the model's own."""
     seconds: float = 0.0
 
     @model_validator(mode="after")

@@ -10,36 +10,37 @@ with Bench(problem, problem_dir=folder, weights=sets, threads=2, cache_dir=cache
 from __future__ import annotations
 
 import contextlib
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.kernels.problem import Problem
+from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import KernelwrightError, WrongUse
 from kernelwright.profiles.profile import Ceilings
+from kernelwright.sandbox.attempts import ALPHAS, Attempts
 from kernelwright.sandbox.builder import build_caged
 from kernelwright.sandbox.cage import Cage, open_cage
 from kernelwright.sandbox.cases import (
     Case,
-    WeightSets,
-    complete_axes,
+    add_drawn_weights,
     confirm_cases,
     covered_ranges,
-    hidden_shapes,
     search_cases,
+    small_case,
 )  # fmt: skip
 from kernelwright.sandbox.cell import RunnerFailed
 from kernelwright.sandbox.controls import Controls
-from kernelwright.sandbox.draw import Key, draw_weights
-from kernelwright.sandbox.judge import Judge
+from kernelwright.sandbox.draw import Key
+from kernelwright.sandbox.judge_link import JudgeLink
 from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
-from kernelwright.sandbox.stats import Launch, bootstrap, calibrate_floor, decide
+from kernelwright.sandbox.stats import LEAST_GAIN, Launch, bootstrap, calibrate_floor, decide, find_drift
 from kernelwright.sandbox.supervisor import Arm
-from kernelwright.sandbox.trial import Trial, TrialSetup
+from kernelwright.sandbox.trial import Trial, TrialSetup, time_alone
 from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.weights import WeightBox
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 ALL_ON = Controls()
 SEARCH_PAIRS = 16
+SEARCH_ALPHA = 0.05
 CONFIRM_LAUNCHES = 5
 CONFIRM_PAIRS = 12
 """Per launch."""
@@ -62,8 +64,10 @@ class Bench:
 
     `weights`: one {name: tensor} per layer, as stored (the ring a timed batch walks). `cage`: 'bubblewrap' (L3) or
     'process' (L1, never accepted). `threads`: the engine's thread count. `ceilings`: what this machine reaches, to tell
-    a miracle from a win. `floor`: the host's A/A floor where it is known; None calibrates it when needed. Raises
-    EnvironmentLacks where the cage or compiler is missing.
+    a miracle from a win. `floor`: the host's A/A floor where it is known; None calibrates it when needed. `attempts`:
+    where confirms are counted (None: as long as this bench lives), and `lineage` who they are charged to. `weights_key`
+    draws the generated weight sets again as an earlier verdict had them. Raises EnvironmentLacks where the cage or
+    compiler is missing.
     """
 
     def __init__(
@@ -71,7 +75,8 @@ class Bench:
         cage: str = "bubblewrap", threads: int, cache_dir: Path, ceilings: Ceilings | None = None,
         env: Mapping[str, str] | None = None, on_progress: Callable[[str], None] | None = None,
         controls: Controls = ALL_ON, call_timeout_s: float = 20.0,
-        floor: float | None = None,
+        floor: float | None = None, attempts: Attempts | None = None, lineage: str = "session",
+        weights_key: Key | None = None,
     ) -> None:  # fmt: skip
         if not weights:
             raise WrongUse(
@@ -82,18 +87,26 @@ class Bench:
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)
         self._floor: float | None = floor
-        whole, self._sets = _add_drawn_weights(problem, weights)
+        self._attempts, self._lineage = attempts or Attempts(), lineage
+        self._incumbent: Arm | None = None
+        self._stack = contextlib.ExitStack()
+        self._weights_key = weights_key or Key.draw()
+        whole, self._sets = add_drawn_weights(problem, weights, self._weights_key)
+        if not controls.exact_cases:
+            self._sets = replace(self._sets, exact=0)
         self._box = WeightBox(whole)
+        self._stack.callback(self._box.close)
+        judge = JudgeLink(problem, self._box, controls, cage=self._cage, threads=threads)
+        self._stack.callback(judge.close)
         self._setup = TrialSetup(
-            problem=problem, problem_dir=problem_dir, judge=Judge(problem, whole, controls), sets=self._sets,
-            weights=whole, threads=threads, controls=controls, timeout_s=call_timeout_s,
+            problem=problem, problem_dir=problem_dir, judge=judge, sets=self._sets, weights=whole, threads=threads,
+            controls=controls, timeout_s=call_timeout_s,
         )  # fmt: skip
         self._runners = Runners(
             problem, self._box, cage=self._cage, threads=threads, env=dict(env or {}),
-            mailbox_bytes=self._setup.mailbox_bytes(), seal_inputs=controls.protect_inputs,
+            mailbox_bytes=self._setup.mailbox_bytes(), controls=controls,
         )  # fmt: skip
-        self._incumbent: Arm | None = None
-        self._stack = contextlib.ExitStack()
+        self._stack.callback(self._runners.close)
         self._runners.prepare(2)
 
     @property
@@ -146,11 +159,14 @@ class Bench:
         return launches
 
     def confirm(self, candidate: Candidate) -> Verdict:
-        """Judge in full: fresh processes and keys for each launch, hidden shapes, all gates, races, poisons."""
-        if self._controls.switched_off():
-            raise WrongUse("confirm needs every control on", "switch controls off in tests of `search` only")
+        """Judge in full: fresh processes and keys for each launch, hidden shapes, all gates, races, poisons.
+
+        Charged to this bench's lineage; a confirm that is not granted is `inconclusive`.
+        """
         ruling = self._new_ruling(candidate, "confirm")
         binary = self._prepare(candidate, ruling)
+        if not ruling.settled:
+            self._charge(ruling)
         launches: list[Launch] = []
         plan: list[Case] = []
         for number in range(CONFIRM_LAUNCHES):
@@ -167,18 +183,40 @@ class Bench:
     def _confirm_launch(
         self, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
     ) -> list[Launch]:
-        with self._runners.start_incumbent(1) as incumbent, self._runners.start(candidate, binary) as arm:
+        with self._runners.start_incumbent(1) as incumbent:
+            alone = time_alone(self._setup, incumbent)
+            launch = self._launch_beside(incumbent, candidate, binary, ruling, plan, number)
+            if launch:
+                alone += time_alone(self._setup, incumbent)
+                self._check_drift(ruling, alone, launch)
+            return [launch] if launch else []
+
+    def _launch_beside(
+        self, incumbent: Arm, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
+    ) -> Launch | None:
+        with self._runners.start(candidate, binary) as arm:
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
                 plan += confirm_cases(self.problem, candidate, self._sets, trial.key)
             if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not trial.try_two_poisons(
-                _small_case(self.problem, candidate, trial.key)
+                small_case(self.problem, candidate, trial.key)
             ):
-                return []
-            if number == 0 and not trial.try_races(_small_case(self.problem, candidate, trial.key)):
-                return []
-            launch = trial.time_and_judge(CONFIRM_PAIRS)
-            return [launch] if launch else []
+                return None
+            if number == 0 and not trial.try_races(small_case(self.problem, candidate, trial.key)):
+                return None
+            return trial.time_and_judge(CONFIRM_PAIRS)
+
+    def _charge(self, ruling: Ruling) -> None:
+        ruling.attempt = self._attempts.begin(digest_of(self.problem), self._lineage)
+        number = ruling.attempt.number if ruling.attempt else len(ALPHAS) + 1
+        if not ruling.note("confirms of this problem this week", number, len(ALPHAS), ruling.attempt is not None):
+            ruling.settle("inconclusive", f"its author has had {len(ALPHAS)} confirms of this problem this week")
+
+    def _check_drift(self, ruling: Ruling, alone: Sequence[float], launch: Launch) -> None:
+        """Void a launch beside which the incumbent was slower than before and after: something held it up."""
+        drift = find_drift(alone, launch.incumbent, self._floor or 0.0)
+        if not ruling.note("drift of the incumbent", drift, 0.0, drift == 0):
+            ruling.settle("inconclusive", "the incumbent was slower beside it than alone: the launch does not count")
 
     def _prepare(self, candidate: Candidate, ruling: Ruling) -> bytes | None:
         """Check what can be told without running it, and build it; settle the ruling when that is the end."""
@@ -196,20 +234,32 @@ class Bench:
             built = build_caged(candidate, self._cache, self._cage)
             if built.binary is not None:
                 ruling.binary = built.digest
-                return built.binary.read_bytes()
+                content = built.binary.read_bytes()
+                self._screen(candidate, content, ruling)
+                return content
             ruling.settle_build(built)
+        else:
+            self._screen(candidate, None, ruling)
         return None
+
+    def _screen(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> None:
+        """Look at source and binary: what no kernel needs is refused, what is merely odd is noted."""
 
     def _decide(self, ruling: Ruling, launches: Sequence[Launch]) -> None:
         if ruling.settled or not launches:
             return
         if self._floor is None:
             self.calibrate()
-        interval = bootstrap(launches)
-        ruling.compare(interval, launches, self._floor or 0.0)
-        ruling.check_roofline(self.problem, self._ceilings, len(self._setup.timed_slots()))
+        floor = self._floor or 0.0
+        confidence = 1 - (ruling.attempt.alpha if ruling.attempt else SEARCH_ALPHA)
+        interval = bootstrap(launches, confidence=confidence)
+        ruling.compare(interval, launches, floor, confidence)
+        if self._controls.roofline:
+            ruling.check_roofline(self.problem, self._ceilings, len(self._setup.timed_slots()))
         if not ruling.settled:
-            ruling.settle(*decide(interval, self._floor or 0.0))
+            need = 1 + max(LEAST_GAIN, floor)
+            ruling.note("lower end of the speed-up's interval", interval.low, need, interval.low > need)
+            ruling.settle(*decide(interval, floor))
 
     def _draw_key(self) -> Key:
         """Draw a key after both arms have loaded, and publish its hash before anything is drawn from it."""
@@ -221,7 +271,7 @@ class Bench:
         return Ruling(candidate, phase, started=time.monotonic())
 
     def _write(self, ruling: Ruling) -> Verdict:
-        return write_verdict(self.problem, ruling, self._controls)
+        return write_verdict(self.problem, ruling, self._controls, self._weights_key)
 
     def _incumbent_arm(self) -> Arm:
         if self._incumbent is None:
@@ -241,8 +291,6 @@ class Bench:
     def close(self) -> None:
         self._stack.close()
         self._incumbent = None
-        self._runners.close()
-        self._box.close()
 
     def __enter__(self) -> Bench:
         return self
@@ -257,24 +305,3 @@ def is_narrow_win(launches: Sequence[Launch]) -> bool:
         return False
     interval = bootstrap(launches)
     return interval.low > 1 and interval.ratio < NARROW
-
-
-def _small_case(problem: Problem, candidate: Candidate, key: Key) -> Case:
-    shapes = hidden_shapes(problem, covered_ranges(problem, candidate) or {}, random.Random(key.seed("small")))
-    return Case("hidden-small", min(shapes, key=lambda s: sum(s.values())), 0, "normal")
-
-
-def _add_drawn_weights(
-    problem: Problem, weights: Sequence[Mapping[str, torch.Tensor]]
-) -> tuple[list[dict[str, torch.Tensor]], WeightSets]:
-    """Return the model's weight sets, then generated ones, so that no result can lean on the model's own values."""
-    whole = [dict(w) for w in weights]
-    if not problem.contract.weights:
-        return whole, WeightSets(len(whole), 0, 0)
-    axes = complete_axes(problem.definition, problem.timed_axes, whole[0])
-    kinds = ["normal", *(["exact"] if problem.contract.linear else [])]
-    key = Key.draw()
-    for kind in kinds:
-        drawn = draw_weights(problem.definition, problem.contract, axes, kind, key.generator("weights", kind))
-        whole.append(drawn)
-    return whole, WeightSets(len(weights), 1, len(kinds) - 1)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kernelwright.profiles.profile import Ceilings
-from kernelwright.profiles.roofline import attainable_flops, time_at_roofline
+from kernelwright.profiles.roofline import attainable_flops, bandwidth_at, time_at_roofline
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,23 @@ def test_cache_level_and_the_pure_roofline(ceilings: Ceilings) -> None:
 def test_the_roof_bends_at_the_balance_of_the_machine(ceilings: Ceilings) -> None:
     assert attainable_flops(1, ceilings) == pytest.approx(1e10)
     assert attainable_flops(10, ceilings) == attainable_flops(1000, ceilings) == pytest.approx(1e11)
+
+
+@pytest.mark.parametrize(
+    ("footprint", "level", "rate"),
+    [
+        (1, "l1", 400.0),
+        (4 * 64, "l1", 400.0),
+        (4 * 64 + 1, "l2", 200.0),
+        (4 * 1024 + 1, "cache", 100.0),
+        (10**6, "dram", 10.0),
+    ],
+)
+def test_the_floor_is_that_of_the_level_the_data_lives_in(footprint: int, level: str, rate: float) -> None:
+    known = Ceilings(
+        dram_bytes_per_s=10, cache_bytes_per_s=100, fp32_flops_per_s=1, threads=2, working_set_bytes=1,
+        l1_bytes_per_s=400, l2_bytes_per_s=200, l1_bytes=64, l2_bytes=1024,
+    )  # fmt: skip
+    assert bandwidth_at(footprint, known, last_level_bytes=8192) == (level, rate)
+    unknown = known.model_copy(update={"l1_bytes": 0})
+    assert bandwidth_at(footprint, unknown, last_level_bytes=8192) == ("l1", 400.0), "never a floor that is too high"

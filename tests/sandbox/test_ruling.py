@@ -22,7 +22,7 @@ def rule(candidate_us: float, ceilings: Ceilings | None) -> Ruling:
     ruling = Ruling(problem.incumbent, "search", time.monotonic())
     launches = [Launch((1e-3,) * 8, (candidate_us * 1e-6,) * 8)]
     interval = bootstrap(launches)
-    ruling.compare(interval, launches, 0.01)
+    ruling.compare(interval, launches, 0.01, 0.95)
     ruling.check_roofline(problem, ceilings, ring=4)
     if not ruling.settled:
         ruling.settle(*decide(interval, 0.01))

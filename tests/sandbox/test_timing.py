@@ -29,7 +29,9 @@ class ScriptedExchange:
     def load(self, index: int, tensors: object, poison: int) -> None:
         assert self.stopped, "inputs are written while the arm cannot see them"
 
-    def go(self, timeout_s: float) -> float:
+    def go(self, timeout_s: float, stopped: bool = False) -> float:
+        assert stopped and self.stopped, "it goes on only once the clock runs"
+        self.resume()
         self.asked += 1
         return self._seconds(self._count, self.asked)
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import WrongUse
+from kernelwright.sandbox.attempts import ALPHAS, Attempts
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.verify import Bench, is_narrow_win
@@ -78,7 +80,12 @@ def test_confirm_accepts_an_honest_candidate(bench: Bench) -> None:
     assert verdict.outcome == "faster", (verdict.reason, verdict.comparison)
     assert verdict.accepted
     assert verdict.comparison is not None and verdict.comparison.launches >= 5
-    assert verdict.binary is not None and verdict.key is not None
+    assert verdict.binary is not None and verdict.key is not None and verdict.weights_key is not None
+    assert len(verdict.key.split(",")) == verdict.comparison.launches == len(verdict.launches)
+    assert verdict.comparison.confidence == 0.975, "the first confirm may err with 2.5 %"
+    rules = [d.rule for d in verdict.decisions]
+    assert "drift of the incumbent" in rules and verdict.decisions[-1].passed
+    assert verdict.environment["torch"] and len(verdict.harness) == 64
 
 
 def test_confirm_rejects_a_race(bench: Bench) -> None:
@@ -108,9 +115,22 @@ def test_with_its_control_off_the_cheat_gets_through(cache: Path, name: str) -> 
     assert verdict.isolation == "L0", "a bench with a control off must not look like one that holds"
 
 
-def test_confirm_refuses_to_run_with_a_control_off(cache: Path) -> None:
-    with open_bench(pose(), cache, Controls(poison=False)) as bench, pytest.raises(WrongUse):
-        bench.confirm(bench.problem.incumbent)
+def test_a_confirm_with_a_control_off_is_never_accepted(cache: Path) -> None:
+    with open_bench(pose(), cache, Controls(two_poisons=False)) as bench:
+        verdict = bench.confirm(load_evil("honest.cpp", bench.problem))
+    assert verdict.outcome == "faster" and not verdict.accepted and verdict.isolation == "L0"
+
+
+def test_the_fourth_confirm_of_an_author_is_not_granted(bench: Bench, tmp_path: Path) -> None:
+    spent = Attempts(tmp_path / "attempts.json")
+    for _ in ALPHAS:
+        assert spent.begin(digest_of(bench.problem), "tired")
+    with open_bench(pose(), tmp_path) as other:
+        other._attempts, other._lineage = Attempts(tmp_path / "attempts.json"), "tired"
+        verdict = other.confirm(load_evil("honest.cpp", other.problem))
+        assert (verdict.outcome, verdict.comparison) == ("inconclusive", None) and "confirms" in verdict.reason
+        other._lineage = "fresh"
+        assert other.confirm(load_evil("wrong.py", other.problem)).outcome == "incorrect"
 
 
 def test_a_small_win_is_launched_twice_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
