@@ -85,9 +85,9 @@ def replay(
     """Check everything the bundle allows.
 
     `weights`: one {name: tensor} per layer, those of the model it was judged with; None draws others, and then results
-    are judged but not compared with the recorded ones. `digest`: what was published as the bundle's, the one anchor that
-    a forger cannot compute anew. Not `full`: nothing is built or run. Raises EnvironmentLacks
-    where the cage or compiler is missing.
+    are judged but not compared with the recorded ones. `digest`: what was published as the bundle's, the one anchor
+    that a forger cannot compute anew. Not `full`: nothing is built or run. Raises EnvironmentLacks where the cage or
+    compiler is missing.
     """
     checks = [
         _check_manifest(bundle, digest),
