@@ -232,7 +232,11 @@ def _below(path: str, modules: frozenset[str]) -> bool:
 
 
 def _screen_state(tree: ast.Module, findings: Findings) -> None:
-    """Notice containers that outlive a call and are written inside one."""
+    """Notice containers that outlive a call and are written inside one, and what runs when the module is loaded."""
+    for node in tree.body:
+        bare = isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant)
+        if bare or isinstance(node, ast.For | ast.While | ast.With):
+            findings.notice("does work when it is loaded")
     kept = {
         target.id
         for node in tree.body
