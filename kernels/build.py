@@ -62,7 +62,7 @@ def include_paths() -> tuple[Path, ...]:
     """Return the folders with `kernelwright.h` and the C headers of TVM-FFI; a builder's cage must show them."""
     from tvm_ffi.libinfo import find_dlpack_include_path, find_include_path
 
-    paths = (Path(__file__).parent / "include", Path(find_include_path()), Path(find_dlpack_include_path()))
+    paths = (Path(__file__).resolve().parent / "include", Path(find_include_path()), Path(find_dlpack_include_path()))
     return tuple(dict.fromkeys(paths))
 
 
