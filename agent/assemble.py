@@ -31,6 +31,7 @@ def assemble_report(ledger: Ledger) -> dict[str, Any]:
         "attempt_log": [_attempt(a) for a in attempts],
         "accepted": _accepted(ledger, result, attempts, measured.get("hits", {})),
         "left_out": (result.get("compose") or {}).get("left_out", {}),
+        "selftest": result.get("selftest"),
         "incumbent": result.get("incumbent"),
         "gate": measured.get("gate") or _no_gate(result.get("compose")),
         "engine": {**measured["engine"], "compiled": result.get("control")} if gate else None,
@@ -118,7 +119,7 @@ def _accepted(
                 "candidate_us": timed.candidate_us,
                 "gain_over_default": solved["gain_over_default"],
                 "isolation": verdict.isolation,
-                "provisional": verdict.provisional,
+                "labels": list(verdict.labels),
                 "hits": hits.get(candidate.definition),
             }
         )

@@ -38,8 +38,9 @@ def optimize(options: OptimizeOptions, listen: Callable[[Event], None], resume: 
 
 
 def walk(session: Session, bench: Workbench) -> None:
-    """Profile → rank → solve each target → gate → commit."""
+    """Test the judge → profile → rank → solve each target → gate → commit."""
     step = session.step
+    tested = step("selftest", bench.test_judge)
     step("incumbent", bench.measure_incumbent)
     step("profile", bench.take_profile)
     step("capture", bench.capture)
@@ -51,7 +52,7 @@ def walk(session: Session, bench: Workbench) -> None:
     stack = step("compose", bench.compose)
     if stack["chosen"] and not stack["gate_lacks"]:
         gate = step("gate", lambda: gate_stack(session, bench, stack), session.budget.gate_s)
-        if gate["passed"]:
+        if gate["passed"] and tested["passed"]:
             step("commit", lambda: commit_stack(session, bench, stack, gate))
 
 

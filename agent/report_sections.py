@@ -293,9 +293,11 @@ def limits_section(report: Report) -> Section:
     idle = [k["definition"] for k in report.get("accepted") or [] if not k.get("hits")]
     if idle:
         points.append(f"No hit in the final gate is recorded for: {', '.join(idle)}.")
-    provisional = [k["definition"] for k in report.get("accepted") or [] if k.get("provisional")]
-    if provisional:
-        points.append(f"Provisional, not every check of the judge has run on them: {', '.join(provisional)}.")
+    for kernel in report.get("accepted") or []:
+        if wraps := [label for label in kernel.get("labels") or [] if label != "custom"]:
+            points.append(f"{kernel['definition']} is no kernel of its own making: {', '.join(wraps)}.")
+    if (tested := report.get("selftest")) and not tested.get("passed", True):
+        points.append("The judge failed its own test on this machine: " + "; ".join(tested["failures"]))
     return Section("What this report does not say", points=tuple(points))
 
 

@@ -122,6 +122,24 @@ class Workbench:
         )
         return {"captured": {name: len(items) for name, items in captured.items()}}
 
+    def test_judge(self) -> dict[str, Any]:
+        """Have the judge tested on this machine, or take the record of the last day. Raises EnvironmentLacks."""
+        from kernelwright.sandbox.selftest import FAST, run_selftest
+        from kernelwright.sandbox.selftest_record import is_fresh, load_record, require_selftest, save_record
+
+        session, record = self.session, load_record()
+        if session.options.cage == "process":  # exploits are not let loose without a cage
+            return {"passed": False, "failures": ["there is no cage: verdicts are unverified, nothing is committed"]}
+        if not is_fresh(record):
+            record = run_selftest(
+                FAST,
+                cage=session.options.cage,
+                cache_dir=session.folder / "cache" / "selftest",
+                on_progress=lambda done, total, text: session.progress("selftest", done, total, text),
+            )
+            save_record(record)
+        return require_selftest().counts()
+
     def rank(self) -> dict[str, Any]:
         from kernelwright.profiles.rank import rank_targets
 

@@ -13,9 +13,9 @@ import shutil
 import tempfile
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError, field_validator
+from pydantic import BaseModel, ValidationError, field_validator, model_validator
 
 from kernelwright.kernels.candidate import AxisRange, Candidate, Isa
 from kernelwright.kernels.definition import Definition, SlotContract
@@ -75,11 +75,15 @@ class KernelEntry(BaseModel, frozen=True, extra="forbid", use_attribute_docstrin
     """The machine it was judged on, in words."""
     verdict: str
     """Digest of the confirm Verdict."""
-    provisional: bool
     author: str
     proposer: str
     licence: str = DEFAULT_LICENCE
     """SPDX identifier."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_the_mark_of_earlier_judges(cls, data: Any) -> Any:
+        return {k: v for k, v in data.items() if k != "provisional"} if isinstance(data, dict) else data
 
     @field_validator("definition", "candidate")
     @classmethod
@@ -142,7 +146,6 @@ def write_kernel(
         isa=candidate.isa,
         hardware=hardware,
         verdict=digest_of(verdict),
-        provisional=verdict.provisional,
         author=candidate.author,
         proposer=candidate.proposer,
         licence=licence,

@@ -22,6 +22,7 @@ from kernelwright.engine.pack import MANIFEST, KernelEntry, PackManifest, read_k
 from kernelwright.engine.patch_message import evidence_message, kernel_message
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import BrokenInput, EnvironmentLacks
+from kernelwright.sandbox.selftest_record import require_selftest
 
 if TYPE_CHECKING:
     import git
@@ -57,7 +58,8 @@ class Patch(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tru
     """Digest of the evidence bundle."""
     comparison: str | None
     """Digest of the GateResult in the evidence; None when no gate was run."""
-    provisional: bool
+    selftest: str
+    """Digest of this machine's selftest record, which vouches for the judge."""
 
 
 def commit_pack(
@@ -69,6 +71,7 @@ def commit_pack(
     session_id: str | None = None,
     comparison: str | None = None,
     notes: dict[str, str] | None = None,
+    selftest: Path | None = None,
 ) -> Patch:
     """Commit the kernels of `pack_dir` and the bundle `evidence_dir` on a branch `kernelwright/<session id>`.
 
@@ -77,8 +80,10 @@ def commit_pack(
     message, by candidate digest (attempts judged, engine-level gain). If the branch exists, `-2`, `-3` … is used.
 
     Raises BrokenInput when `repo` is no git repository or has no commit, or when the pack cannot be read,
-    EnvironmentLacks without git, ValueError when the pack is empty.
+    EnvironmentLacks without git or without a passed selftest of this judge on this machine (`selftest`: its record,
+    default: the usual place), ValueError when the pack is empty.
     """
+    vouched = require_selftest(selftest)
     manifest = read_manifest(pack_dir)
     if not manifest.kernels:
         raise ValueError("an empty pack makes no patch")
@@ -100,7 +105,7 @@ def commit_pack(
             pack=digest_of(manifest),
             evidence=evidence,
             comparison=comparison,
-            provisional=any(entry.provisional for entry in manifest.kernels),
+            selftest=digest_of(vouched),
         )
 
 

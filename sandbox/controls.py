@@ -28,24 +28,18 @@ class Controls:
     """The bytes around each output are checked. Off: they are not."""
     read_twice: bool = True
     """Results count as they are at the bell: read twice, or nothing runs on meanwhile. Off: read once, late."""
-    bell_in_turn: bool = True
-    """A bell that rings before it is its turn ends the launch. Off: such rings are taken away and forgotten."""
 
     # What is compared.
     masks: bool = True
     """NaN and infinities must stand where the reference has them. Off: such elements count as right."""
     relative_gate: bool = True
     """Errors are held to the incumbent's own against fp64. Off: allclose with 1e-2."""
-    exact_cases: bool = True
-    """Linear ops must be bit exact on small integers. Off: no such cases."""
     check_every_row: bool = True
     """All elements are judged. Off: the first row of each output."""
     judge_timed: bool = True
     """Results of timed calls are compared too. Off: only the calls made for correctness."""
-    two_poisons: bool = True
-    """Equal inputs over different poison must give equal bits. Off: not tried."""
     repeat_races: bool = True
-    """Repeats at several thread counts must give equal bits. Off: not tried."""
+    """Repeats at several thread counts and over other poison must give equal bits. Off: not tried."""
     sanitizer: bool = True
     """C++ is built with a race detector and run in it. Off: not tried."""
 
@@ -57,11 +51,9 @@ class Controls:
     watch_processes: bool = True
     """A runner must stay one process. Off: nobody counts."""
     linear_time: bool = True
-    """Twice the calls must take about twice the time. Off: not tried."""
+    """Twice the calls take twice the time, and calls made one at a time as long as in a batch. Off: not tried."""
     roofline: bool = True
     """Faster than the machine can move the data or do the work is suspect. Off: believed."""
-    confirm_again: bool = True
-    """A win must be found again by fresh processes and keys. Off: search alone decides (tests read this one)."""
     screens: bool = True
     """Binaries and sources that ask for what no kernel needs are refused. Off: they are run."""
 

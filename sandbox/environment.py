@@ -54,6 +54,16 @@ def harness_digest() -> str:
     return digest_bytes(text.encode())
 
 
+def host_digest() -> str:
+    """Return a SHA-256 that stands for this machine: its processor, cores and machine id, none of which it tells."""
+    try:
+        machine = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        machine = platform.node()
+    facts = describe_environment()
+    return digest_bytes(f"{machine} {facts['cpu']} {facts['cores']}".encode())
+
+
 def _cpu_name() -> str:
     with open("/proc/cpuinfo") as file:
         for line in file:

@@ -50,6 +50,7 @@ class Ruling:
     keys: list[str] = field(default_factory=list)
     packed_bytes: int = 0
     load_s: float = 0.0
+    worked_s: float = 0.0
     launches: list[Samples] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     labels: tuple[str, ...] = ()
@@ -138,5 +139,6 @@ def write_verdict(problem: Problem, ruling: Ruling, controls: Controls, weights_
         packed_bytes=ruling.packed_bytes,
         key=",".join(ruling.keys) or None,
         weights_key=weights_key.secret.hex() if weights_key else None,
+        worked_s=ruling.worked_s,
         seconds=time.monotonic() - ruling.started,
     )

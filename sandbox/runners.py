@@ -77,8 +77,7 @@ class Runners:
         trusted = candidate == self._problem.incumbent
         try:
             arm = Arm(
-                cell, self._box, mailbox_bytes=self._mailbox_bytes, seal_inputs=self._controls.protect_inputs,
-                bell_in_turn=self._controls.bell_in_turn,
+                cell, self._box, mailbox_bytes=self._mailbox_bytes, seal_inputs=self._controls.protect_inputs
             )  # fmt: skip
         except RunnerFailed as failure:
             raise RunnerFailed(failure.how, failure.log, trusted) from None

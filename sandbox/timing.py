@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors
 from kernelwright.sandbox.exchange import Answer, Exchange
@@ -34,6 +36,8 @@ WATCH_S = 0.05
 REPEATS = 2
 DOUBTS = 3
 PROBES = 6
+SEALED_CALLS = 16
+SEALED_FACTOR, SEALED_SLACK_S = 1.5, 15e-6
 LARGE = 1 << 14
 """Elements above which an input is re-scaled rather than drawn anew for each batch."""
 
@@ -259,6 +263,29 @@ def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeou
             half = min(half, probe(exchange, draw()[: len(calls) // 2], timeout_s))
             full = min(full, probe(exchange, draw(), timeout_s))
         if full <= 2e-3 or full >= 1.25 * half:
+            return False
+    return True
+
+
+def find_batch_gain(
+    incumbent: Exchange, candidate: Exchange, result: TimedLaunch, draw: Callable[[], list[Tensors]], timeout_s: float
+) -> bool:
+    """Return whether a call by itself costs the candidate much more than one of a batch: then it does them at once.
+
+    In a batch all inputs lie there together, in an engine never. What a doorbell for each call costs is known from the
+    incumbent, whose calls are independent. What looks so is tried twice more. Raises RunnerFailed.
+    """
+    beside, own = float(np.median(result.incumbent)), float(np.median(result.candidate))
+    for _ in range(DOUBTS):
+        alone: list[list[float]] = [[], []]
+        for _ in range(SEALED_CALLS):
+            inputs = draw()[:1]
+            for which, exchange in enumerate((incumbent, candidate)):
+                other = (candidate, incumbent)[which]
+                with stopped(other.arm):
+                    alone[which].append(probe(exchange, inputs, timeout_s))
+        doorbell = float(np.median(alone[0])) - beside
+        if float(np.median(alone[1])) - doorbell <= SEALED_FACTOR * own + SEALED_SLACK_S:
             return False
     return True
 

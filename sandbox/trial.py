@@ -24,6 +24,7 @@ from kernelwright.sandbox.supervisor import Arm, Call, lay_out
 from kernelwright.sandbox.timing import (
     TimedLaunch,
     Timer,
+    find_batch_gain,
     find_busy_after_done,
     find_nonlinear,
     freshen,
@@ -46,7 +47,7 @@ BATCH_S = 2.5e-3
 """A timed batch is at least this long, by the incumbent's time, so that doorbells and signals do not count."""
 MAX_CALLS = 400
 ALONE_BATCHES = 4
-_DIFFERS = "its results change from run to run"
+DIFFERS = "its results change from run to run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Trial:
     def try_two_poisons(self, case: Case) -> bool:
         """Call twice on equal inputs over different poison; the results must be equal bit for bit."""
         assert self.ruling is not None
-        if not self.setup.controls.two_poisons:
+        if not self.setup.controls.repeat_races:
             return True
         axes = self.setup.axes(case.axes)
         tensors = draw_case(self.setup.problem, self.setup.problem_dir, case, axes, self.key)
@@ -170,7 +171,7 @@ class Trial:
                     self.ruling.settle(_outcome_of(reason), reason or "it is unsound when run again and again")
                     return False
                 if any(not same_bits(a.results[n], group[0].results[n]) for a in group for n in a.results):
-                    self.ruling.settle("incorrect", _DIFFERS)
+                    self.ruling.settle("incorrect", DIFFERS)
                     return False
         return True
 
@@ -207,8 +208,7 @@ class Trial:
         if controls.watch_cpu and not result.trouble and used_too_much_cpu(result, self.setup.threads):
             result.trouble = "cpu"
         if not result.trouble:
-            with stopped(self.incumbent):
-                result.trouble = self._watch(exchange, timer)
+            result.trouble = self._watch(beside, exchange, timer, result)
         if controls.watch_processes and not result.trouble and self.arm.num_processes() > 1:
             result.trouble = "forked"
         return result
@@ -236,12 +236,15 @@ class Trial:
             self.incumbent, self._lay_out([(s, axes) for s in self.setup.timed_slots() * walks], templates[0])
         )
 
-    def _watch(self, exchange: Exchange, timer: Timer) -> str:
+    def _watch(self, beside: Exchange, exchange: Exchange, timer: Timer, result: TimedLaunch) -> str:
         """Return 'busy', 'nonlinear' or ''."""
-        controls = self.setup.controls
-        if controls.watch_after and find_busy_after_done(exchange):
-            return "busy"
-        if controls.linear_time and find_nonlinear(exchange, timer.draw_batch, self.setup.timeout_s):
+        controls, timeout_s = self.setup.controls, self.setup.timeout_s
+        with stopped(self.incumbent):
+            if controls.watch_after and find_busy_after_done(exchange):
+                return "busy"
+            if controls.linear_time and find_nonlinear(exchange, timer.draw_batch, timeout_s):
+                return "nonlinear"
+        if controls.linear_time and find_batch_gain(beside, exchange, result, timer.draw_batch, timeout_s):
             return "nonlinear"
         return ""
 
@@ -252,14 +255,14 @@ class Trial:
         self.ruling.note("timed calls, processes and processor time", result.trouble or "in order", "in order",
                          not result.trouble)  # fmt: skip
         if result.trouble:
-            self.ruling.settle(*_TIMED_TROUBLE.get(result.trouble, ("invalid", TROUBLE.get(result.trouble, ""))))
+            self.ruling.settle(*TIMED_TROUBLE.get(result.trouble, ("invalid", TROUBLE.get(result.trouble, ""))))
             return None
         for number, (index, tensors, *answers) in enumerate(result.samples):
             case = Case(f"timed-{number}", dict(self.setup.problem.timed_axes), result.slots[index], "normal")
             evaluation, reason = self.setup.judge.judge(case, tensors, *answers)
             self.ruling.evaluations.append(evaluation)
             if reason:
-                self.ruling.settle("invalid", _TIMED_TROUBLE["timed"][1])
+                self.ruling.settle("invalid", TIMED_TROUBLE["timed"][1])
                 return None
         return result.launch()
 
@@ -293,10 +296,10 @@ def time_alone(setup: TrialSetup, incumbent: Arm, batches: int = ALONE_BATCHES) 
             return [probe(exchange, inputs, setup.timeout_s) / len(inputs) for _ in range(batches + 1)][1:]
 
 
-_TIMED_TROUBLE: dict[str, tuple[Outcome, str]] = {
+TIMED_TROUBLE: dict[str, tuple[Outcome, str]] = {
     "timed": ("invalid", "its results while it is timed differ from those it gives otherwise"),
     "cpu": ("invalid", "it used more processor time than its threads allow"),
-    "nonlinear": ("suspect", "its time does not grow with the number of calls"),
+    "nonlinear": ("suspect", "calls cost less together than one by one, or its time does not grow with their number"),
     "forked": ("invalid", "it started other processes"),
     "busy": ("invalid", "it went on working after it had said it was done"),
 }

@@ -75,8 +75,6 @@ class Verdict(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     outcome: Outcome
     reason: str
     """One coarse sentence; all that a proposer is told."""
-    provisional: bool = True
-    """True until every check of the full judge has run on it."""
     isolation: Literal["L0", "L1", "L2", "L3", "L4"]
     """Measured from outside; a patch needs L3."""
     isolation_facts: dict[str, str] = {}
@@ -101,7 +99,14 @@ class Verdict(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     """The inputs' keys, one for each launch, revealed after the verdict, so that it can be replayed."""
     weights_key: str | None = None
     """The key of the weight sets that were generated beside the model's own."""
+    worked_s: float = 0.0
+    """Of `seconds`, those in which the candidate worked on calls."""
     seconds: float = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_the_mark_of_earlier_judges(cls, data: Any) -> Any:
+        return {k: v for k, v in data.items() if k != "provisional"} if isinstance(data, dict) else data
 
     @model_validator(mode="after")
     def _faster_needs_a_comparison(self) -> Verdict:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,8 +92,6 @@ class Bench:
         self._stack = contextlib.ExitStack()
         self._weights_key = weights_key or Key.draw()
         whole, self._sets = add_drawn_weights(problem, weights, self._weights_key)
-        if not controls.exact_cases:
-            self._sets = replace(self._sets, exact=0)
         self._box = WeightBox(whole)
         self._stack.callback(self._box.close)
         judge = JudgeLink(problem, self._box, controls, cage=self._cage, threads=threads)
@@ -141,7 +138,7 @@ class Bench:
         return self._write(ruling)
 
     def _search_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
-        with self._runners.start(candidate, binary) as arm:
+        with self._start(candidate, binary, ruling) as arm:
             trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
             if not trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
                 return []
@@ -153,21 +150,21 @@ class Bench:
         """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win."""
         launches: list[Launch] = []
         for _ in range(NARROW_LAUNCHES):
-            with self._runners.start_incumbent(1) as incumbent, self._runners.start(candidate, binary) as arm:
+            with self._runners.start_incumbent(1) as incumbent, self._start(candidate, binary, ruling) as arm:
                 trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
                 launch = trial.time_and_judge(SEARCH_PAIRS)
                 launches += [launch] if launch else []
         return launches
 
-    def confirm(self, candidate: Candidate) -> Verdict:
+    def confirm(self, candidate: Candidate, lineage: str | None = None) -> Verdict:
         """Judge in full: fresh processes and keys for each launch, hidden shapes, all gates, races, poisons.
 
-        Charged to this bench's lineage; a confirm that is not granted is `inconclusive`.
+        Charged to `lineage` (default: this bench's); a confirm that is not granted is `inconclusive`.
         """
         ruling = self._new_ruling(candidate, "confirm")
         binary = self._prepare(candidate, ruling)
         if not ruling.settled:
-            self._charge(ruling)
+            self._charge(ruling, lineage or self._lineage)
         launches: list[Launch] = []
         plan: list[Case] = []
         for number in range(CONFIRM_LAUNCHES):
@@ -195,7 +192,7 @@ class Bench:
     def _launch_beside(
         self, incumbent: Arm, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
     ) -> Launch | None:
-        with self._runners.start(candidate, binary) as arm:
+        with self._start(candidate, binary, ruling) as arm:
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
                 plan += confirm_cases(self.problem, candidate, self._sets, trial.key)
@@ -207,6 +204,7 @@ class Bench:
                 return None
             return trial.time_and_judge(CONFIRM_PAIRS)
 
+<<<<<<< HEAD
     def judge_again(
         self, candidate: Candidate, keys: Sequence[Key], share: Callable[[WeightSets, Key, int], Sequence[Case]]
     ) -> Ruling:
@@ -229,6 +227,19 @@ class Bench:
 
     def _charge(self, ruling: Ruling) -> None:
         ruling.attempt = self._attempts.begin(digest_of(self.problem), self._lineage)
+=======
+    @contextlib.contextmanager
+    def _start(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> Iterator[Arm]:
+        """Launch the candidate, and note how long it worked."""
+        with self._runners.start(candidate, binary) as arm:
+            try:
+                yield arm
+            finally:
+                ruling.worked_s += arm.worked_s
+
+    def _charge(self, ruling: Ruling, lineage: str) -> None:
+        ruling.attempt = self._attempts.begin(digest_of(self.problem), lineage)
+>>>>>>> main
         number = ruling.attempt.number if ruling.attempt else len(ALPHAS) + 1
         if not ruling.note("confirms of this problem this week", number, len(ALPHAS), ruling.attempt is not None):
             ruling.settle("inconclusive", f"its author has had {len(ALPHAS)} confirms of this problem this week")
@@ -308,6 +319,10 @@ class Bench:
                 "check memory and free disk, then run it again; the incumbent is plain torch",
             )
         ruling.settle_failure(failure)
+
+    def retire(self) -> None:
+        """End the last candidate's cage; the next verdict, of the same candidate too, gets a new one."""
+        self._runners.retire()
 
     def close(self) -> None:
         self._stack.close()

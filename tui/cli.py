@@ -27,6 +27,7 @@ VERBS = {
     "targets": "ranked targets of a profile",
     "verify": "judge one candidate of a problem",
     "verify-bundle": "judge the verdict of an evidence bundle again",
+    "selftest": "the judge against exploits and honest controls, on this machine",
     "gate": "incumbent against a kernel pack in the served engine: speed and fidelity",
     "report": "write the reports of a session again",
     "image": "build a container image from a session",

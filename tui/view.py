@@ -14,7 +14,7 @@ from kernelwright.profiles.target import Target
 
 Standing = Literal["live", "done", "interrupted", "failed", "killed"]
 PhaseState = Literal["waiting", "running", "done", "interrupted"]
-PHASES = ("incumbent", "profile", "capture", "rank", "solve", "compose", "gate", "commit")
+PHASES = ("selftest", "incumbent", "profile", "capture", "rank", "solve", "compose", "gate", "commit")
 """The walk as every session goes it; steps beside it are shown once they were begun."""
 
 

@@ -43,7 +43,7 @@ def test_reads_back_what_was_written(pack: Path) -> None:
     assert entry.folder == f"kernels/add_rmsnorm_h576/{entry.candidate[:12]}"
     assert kernel.candidate.sources[0].content == packing.SOURCE
     assert (pack / entry.folder / "kernel.cpp").read_text() == packing.SOURCE
-    assert kernel.verdict.accepted and entry.provisional and entry.licence == "Apache-2.0"
+    assert kernel.verdict.accepted and entry.licence == "Apache-2.0"
     assert entry.ranges["T"].high == 8
     assert kernel.cases == ({"T": 1}, {"T": 8})
 

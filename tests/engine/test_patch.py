@@ -15,7 +15,9 @@ from kernelwright.engine.bundle import bundle_digest, write_bundle
 from kernelwright.engine.pack import read_manifest, write_kernel
 from kernelwright.engine.patch import Patch, commit_pack
 from kernelwright.profiles.digest import digest_of
-from kernelwright.profiles.errors import BrokenInput
+from kernelwright.profiles.errors import BrokenInput, EnvironmentLacks
+from kernelwright.sandbox.selftest_record import record_path, save_record
+from tests.vouch import make_record
 
 _spec = importlib.util.spec_from_file_location("packing", Path(__file__).with_name("packing.py"))
 assert _spec and _spec.loader
@@ -34,6 +36,8 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    save_record(make_record())
 
 
 def git(folder: Path, *words: str) -> str:
@@ -90,7 +94,8 @@ def test_makes_a_pack_repository_where_there_is_none(session: Path) -> None:
     patch = commit(None, session, comparison="c" * 64)
     repository = Path(patch.repository)
     assert repository == session / "repository"
-    assert patch.branch == "kernelwright/20260101-120000" and patch.folder == "." and patch.provisional
+    assert patch.branch == "kernelwright/20260101-120000" and patch.folder == "."
+    assert patch.selftest == digest_of(make_record())
     assert git(repository, "rev-parse", patch.branch) == patch.commit
     assert git(repository, "rev-list", "--count", f"{patch.base}..{patch.commit}") == "3"  # two kernels, the evidence
     assert [k.definition for k in patch.kernels] == ["add_rmsnorm_h576", "add_rmsnorm_h64"]
@@ -110,7 +115,7 @@ def test_each_message_has_outcome_interval_machine_disclosure_and_an_open_sign_o
         "3 launches",
         "a test machine, 2 cores",
         note,
-        "Provisional",
+        "Made as: unlabelled",
         "AI use:",
     ):
         assert part in text
@@ -222,3 +227,23 @@ def test_a_clean_clone_passes_its_own_tests(tmp_path: Path) -> None:
     assert done.returncode == 0 and "2 passed" in done.stdout, done.stdout + done.stderr
     assert bundle_digest(clone / "evidence" / "s1") == patch.evidence
     assert digest_of(read_manifest(clone)) == patch.pack
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (None, "has not been tested"),
+        (make_record(harness="0" * 64), "has changed"),
+        (make_record(host="0" * 64), "another machine"),
+        (make_record(accepted=True), "exploit fake was accepted"),
+        (make_record(isolation="L1"), "isolation L1"),
+    ],
+)
+def test_without_a_good_selftest_of_this_judge_there_is_no_patch(session: Path, record: object, why: str) -> None:
+    record_path().unlink()
+    if record is not None:
+        save_record(record)  # type: ignore[arg-type]
+    with pytest.raises(EnvironmentLacks, match=why) as caught:
+        commit(None, session)
+    assert "kernelwright selftest" in caught.value.remedy
+    assert not (session / "repository").exists()

@@ -116,7 +116,7 @@ def test_with_its_control_off_the_cheat_gets_through(cache: Path, name: str) -> 
 
 
 def test_a_confirm_with_a_control_off_is_never_accepted(cache: Path) -> None:
-    with open_bench(pose(), cache, Controls(two_poisons=False)) as bench:
+    with open_bench(pose(), cache, Controls(repeat_races=False)) as bench:
         verdict = bench.confirm(load_evil("honest.cpp", bench.problem))
     assert verdict.outcome == "faster" and not verdict.accepted and verdict.isolation == "L0"
 

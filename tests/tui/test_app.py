@@ -104,7 +104,7 @@ async def test_an_attempt_is_opened(finished: Path, size: tuple[int, int]) -> No
     async with app.run_test(size=size) as pilot:
         text = await press(pilot, "3", "enter")
         assert isinstance(app.screen, AttemptScreen)
-        assert "faster  add_rmsnorm_h576" in text and "confirm" in text and "isolation L3 · provisional" in text
+        assert "faster  add_rmsnorm_h576" in text and "confirm" in text and "isolation L3" in text
         assert "┼" in text and "━" in text and "1.44× [1.40, 1.47] at 95%" in text and "n 240, 3 launches" in text
         assert "cpp · x86-64-v3" in text and "#include <immintrin.h>" in text
         text = await press(pilot, "d")

@@ -58,7 +58,7 @@ def draw_verdict(shown: AttemptView, width: int) -> list[Text]:
     lines += [*gap, Text(attempt.reason or "", TEXT)]
     if timed is not None:
         lines += _evidence(timed, width)
-    marks = " · provisional" if verdict.provisional else ""
+    marks = "".join(f" · {label}" for label in verdict.labels if label != "custom")
     lines.append(Text(f"isolation {verdict.isolation}{marks}{_packing(verdict)}", DIM))
     return lines
 

@@ -1,0 +1,6 @@
+// kw: {"problem": "linear", "faster": true, "text": "decodes each row once, sixteen sums side by side"}
+#include "linear.h"
+
+LINEAR_RUN {
+  l.compute();
+}

@@ -1,0 +1,1 @@
+// kw: {"problem": "norm", "faster": true, "template": {}, "text": "the family at its default point"}
