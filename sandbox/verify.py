@@ -204,7 +204,6 @@ class Bench:
                 return None
             return trial.time_and_judge(CONFIRM_PAIRS)
 
-<<<<<<< HEAD
     def judge_again(
         self, candidate: Candidate, keys: Sequence[Key], share: Callable[[WeightSets, Key, int], Sequence[Case]]
     ) -> Ruling:
@@ -225,9 +224,6 @@ class Bench:
                 self._answer_failure(ruling, failure)
         return ruling
 
-    def _charge(self, ruling: Ruling) -> None:
-        ruling.attempt = self._attempts.begin(digest_of(self.problem), self._lineage)
-=======
     @contextlib.contextmanager
     def _start(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> Iterator[Arm]:
         """Launch the candidate, and note how long it worked."""
@@ -239,7 +235,6 @@ class Bench:
 
     def _charge(self, ruling: Ruling, lineage: str) -> None:
         ruling.attempt = self._attempts.begin(digest_of(self.problem), lineage)
->>>>>>> main
         number = ruling.attempt.number if ruling.attempt else len(ALPHAS) + 1
         if not ruling.note("confirms of this problem this week", number, len(ALPHAS), ruling.attempt is not None):
             ruling.settle("inconclusive", f"its author has had {len(ALPHAS)} confirms of this problem this week")
