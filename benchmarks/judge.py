@@ -62,15 +62,15 @@ def report(rows: list[dict[str, object]], as_json: bool) -> None:
         seconds = [float(str(row["seconds"])) for row in mine]
         worked = sum(float(str(row["worked_s"])) for row in mine)
         for row in mine:
-            print(f"{phase:8} {row['problem']:10} {row['candidate']:28} {float(str(row['seconds'])):6.2f} s  {row['outcome']}")
+            name = f"{row['problem']} {row['candidate']}"
+            print(f"{phase:8} {name:40} {float(str(row['seconds'])):6.2f} s  {row['outcome']}")
         summary[phase] = {
             "median_s": statistics.median(seconds), "max_s": max(seconds), "per_minute": 60 * len(mine) / sum(seconds),
             "candidate_works": worked / sum(seconds), "n": len(mine),
         }  # fmt: skip
+        print(f"{phase}: median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s, n={len(mine)}")
         print(
-            f"{phase}: median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s, "
-            f"{60 * len(mine) / sum(seconds):.1f} verdicts a minute, the candidate works {worked / sum(seconds):.0%} of the time, "
-            f"n={len(mine)}"
+            f"{60 * len(mine) / sum(seconds):.1f} a minute; the candidate works {worked / sum(seconds):.0%} of the time"
         )
     print(f"machine: {summary['machine']}")
     if as_json:

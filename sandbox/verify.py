@@ -26,6 +26,7 @@ from kernelwright.sandbox.builder import build_caged
 from kernelwright.sandbox.cage import Cage, open_cage
 from kernelwright.sandbox.cases import (
     Case,
+    WeightSets,
     add_drawn_weights,
     confirm_cases,
     covered_ranges,
@@ -228,6 +229,26 @@ class Bench:
                 if not trial.try_sanitizers(ends[-1], self._cage, self._cache):
                     return None
             return trial.time_and_judge(CONFIRM_PAIRS)
+
+    def judge_again(
+        self, candidate: Candidate, keys: Sequence[Key], share: Callable[[WeightSets, Key, int], Sequence[Case]]
+    ) -> Ruling:
+        """Judge earlier cases again, on the inputs of revealed keys, one launch per key; nothing is timed.
+
+        `share(sets, first key, number)` are the cases of launch `number`. Returns what was found, not yet a verdict.
+        """
+        ruling = self._new_ruling(candidate, "search")
+        binary = self._prepare(candidate, ruling)
+        for number, key in enumerate(keys):
+            if ruling.settled:
+                break
+            try:
+                with self._runners.start_incumbent(1) as incumbent, self._runners.start(candidate, binary) as arm:
+                    trial = Trial(self._setup, incumbent, arm, key, ruling)
+                    trial.judge_all(share(self._sets, keys[0], number))
+            except RunnerFailed as failure:
+                self._answer_failure(ruling, failure)
+        return ruling
 
     @contextlib.contextmanager
     def _start(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> Iterator[Arm]:

@@ -2,7 +2,8 @@
 
 stdout is for results, stderr for talk. With `--json` the last line of stdout is one JSON object, also when the exit
 code is not 0. Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 the environment lacks something, 4 input broken,
-5 interrupted (resumable). Each verb lives in `tui/commands/<verb>.py` with `add_arguments(parser)` and `run(args)`.
+5 interrupted (resumable). Each verb lives in `tui/commands/<verb>.py` (with _ for -) with `add_arguments(parser)` and
+`run(args)`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
 from kernelwright.profiles.errors import Interrupted, KernelwrightError
 
@@ -24,6 +26,7 @@ VERBS = {
     "profile": "a trace or a served model: where the time goes, per slot and phase",
     "targets": "ranked targets of a profile",
     "verify": "judge one candidate of a problem, of ours or of another tool's",
+    "verify-bundle": "judge the verdict of an evidence bundle again",
     "convert": "problems and solutions from one tool's format to another's, with a loss report",
     "selftest": "the judge against exploits and honest controls, on this machine",
     "gate": "incumbent against a kernel pack in the served engine: speed and fidelity",
@@ -43,7 +46,7 @@ def build_parser(verb: str | None) -> argparse.ArgumentParser:
     for name, summary in VERBS.items():
         command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         if name == verb:
-            importlib.import_module(f"kernelwright.tui.commands.{name}").add_arguments(command)
+            _command(name).add_arguments(command)
             if not any(action.dest == "json" for action in command._actions):
                 command.add_argument("--json", action="store_true", help="end with one JSON object on stdout")
     return parser
@@ -54,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in arguments if not word.startswith("-")), None)
     args = build_parser(verb).parse_args(arguments)
-    module = importlib.import_module(f"kernelwright.tui.commands.{args.verb}")
+    module = _command(args.verb)
     try:
         return int(module.run(args))
     except KernelwrightError as error:
@@ -71,6 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             full.exit_code = 3
             return _tell(full, args.json)
         raise
+
+
+def _command(verb: str) -> Any:
+    return importlib.import_module(f"kernelwright.tui.commands.{verb.replace('-', '_')}")
 
 
 def _tell(error: KernelwrightError, as_json: bool) -> int:
