@@ -22,7 +22,7 @@ from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import KernelwrightError, WrongUse
 from kernelwright.profiles.profile import Ceilings
 from kernelwright.sandbox.attempts import ALPHAS, Attempts
-from kernelwright.sandbox.builder import build_caged
+from kernelwright.sandbox.builder import build_caged, caged_run
 from kernelwright.sandbox.cage import Cage, open_cage
 from kernelwright.sandbox.cases import (
     Case,
@@ -39,6 +39,8 @@ from kernelwright.sandbox.draw import Key
 from kernelwright.sandbox.judge_link import JudgeLink
 from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
+from kernelwright.sandbox.screen_source import expand
+from kernelwright.sandbox.screens import screen
 from kernelwright.sandbox.stats import LEAST_GAIN, Launch, bootstrap, calibrate_floor, decide, find_drift
 from kernelwright.sandbox.supervisor import Arm
 from kernelwright.sandbox.trial import BLOCK_ORDERS, Trial, TrialSetup, time_alone
@@ -297,6 +299,15 @@ class Bench:
 
     def _screen(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> None:
         """Look at source and binary: what no kernel needs is refused, what is merely odd is noted."""
+        if not self._controls.screens:
+            return
+        expanded = ""
+        if candidate.language == "cpp" and ruling.phase == "confirm":  # search reads macros as they are written
+            expanded = expand(candidate, self._cache / "expanded" / digest_of(candidate)[:16], caged_run(self._cage))
+        found = screen(candidate, binary, self.problem.precision, expanded)
+        ruling.labels, ruling.tripwires = found.labels, found.tripwires
+        if not ruling.note("screens", found.refused or "nothing refused", "nothing refused", not found.refused):
+            ruling.settle("invalid", f"a screen refuses it: {found.refused}")
 
     def _decide(self, ruling: Ruling, launches: Sequence[Launch]) -> None:
         if ruling.settled or not launches:
