@@ -44,6 +44,7 @@ STATUS: dict[str, Status] = {"shape": "INCORRECT_SHAPE", "dtype": "INCORRECT_DTY
 
 
 BY_CHANCE = ("error against the incumbent", "error in one slice")
+SHAKES, SHAKE_UNITS = 3, 4
 AGAIN = 4
 """How often a doubtful case is drawn anew."""
 DENSE_BYTES = 1 << 30
@@ -93,7 +94,39 @@ class Judge:
         if candidate.trouble:
             return Evaluation(workload=case.name, status="RUNTIME_ERROR"), TROUBLE[candidate.trouble]
         truth = Truth(self.exact(case.slot, tensors), self._magnitude(case.slot, tensors))
-        return rule_case(self._problem, self._controls, case, tensors, truth, (incumbent, candidate))
+        found = rule_case(self._problem, self._controls, case, tensors, truth, (incumbent, candidate))
+        if not is_doubtful(found[0]) or self._problem.contract.linear:
+            return found
+        beside = self._err_as_conditioned(incumbent, truth.exact, case.slot, tensors)
+        return rule_case(self._problem, self._controls, case, tensors, truth, (beside, candidate))
+
+    def _err_as_conditioned(
+        self, incumbent: Answer, exact: Mapping[str, torch.Tensor], slot: int, tensors: Tensors
+    ) -> Answer:
+        """Return the incumbent's answer with each element at least as far off as its inputs' last bits would make it.
+
+        Where a case is ill-conditioned (a softmax over large scores) the incumbent may be right in one head by luck;
+        what four units in the last place of each input are worth, measured on the reference, a chain of honest
+        roundings cannot avoid. A lower precision is off by thousands of them.
+        """
+        import torch
+
+        generator = torch.Generator().manual_seed(0)
+        wobble = {name: torch.zeros_like(value) for name, value in exact.items()}
+        for _ in range(SHAKES):
+            for name, value in self._run_reference(slot, _shake(tensors, generator)).items():
+                if value.dtype.is_floating_point:
+                    wobble[name] = torch.maximum(wobble[name], (value - exact[name]).abs().nan_to_num(0.0, 0.0))
+        results = {}
+        for name, value in incumbent.results.items():
+            if not value.dtype.is_floating_point:
+                results[name] = value
+                continue
+            error = value.double() - exact[name]
+            further = error.abs() < wobble[name]
+            moved = exact[name] + torch.copysign(wobble[name], error)
+            results[name] = torch.where(further, moved.to(value.dtype), value)
+        return Answer(results, incumbent.trouble)
 
     def _magnitude(self, slot: int, tensors: Tensors) -> torch.Tensor | None:
         """Return |x||W| in float64 for a linear op, else None."""
@@ -172,6 +205,20 @@ def weigh(evaluations: Sequence[Evaluation], reason: str) -> tuple[Evaluation, s
     if 2 * len(failed) > len(evaluations):
         return failed[0], reason
     return next(evaluation for evaluation in evaluations if evaluation.status == "PASSED"), ""
+
+
+def _shake(tensors: Tensors, generator: torch.Generator) -> Tensors:
+    """Return float64 inputs, each floating one moved by up to SHAKE_UNITS units in its last place."""
+    import torch
+
+    shaken: Tensors = {}
+    for name, value in tensors.items():
+        if isinstance(value, torch.Tensor) and value.dtype.is_floating_point:
+            unit = SHAKE_UNITS * torch.finfo(value.dtype).eps
+            moves = torch.rand(value.shape, generator=generator, dtype=torch.float64) * 2 - 1
+            value = value.double() * (1 + unit * moves)
+        shaken[name] = value
+    return shaken
 
 
 def _double(value: torch.Tensor | float) -> torch.Tensor | float:

@@ -39,7 +39,9 @@ PROBES = 6
 SEALED_CALLS = 16
 SEALED_FACTOR, SEALED_SLACK_S = 1.5, 15e-6
 LARGE = 1 << 14
-"""Elements above which an input is re-scaled rather than drawn anew for each batch."""
+"""Elements above which an input is multiplied with fresh factors rather than drawn anew for each batch."""
+STRIDE = 16_381
+"""A prime, so that factors meet rows, heads and pages of the input at another place each time."""
 
 
 @dataclass(slots=True)
@@ -103,11 +105,12 @@ class Timer:
 
     def __init__(
         self, incumbent: Exchange, candidate: Exchange, templates: list[Tensors], key: Key, controls: Controls,
-        timeout_s: float, comparer: Comparer,
+        timeout_s: float, comparer: Comparer, redraw: Callable[[torch.Generator], Tensors],
     ) -> None:  # fmt: skip
         self._arms = (incumbent, candidate)
         self._comparer = comparer
-        self._templates = templates
+        self._templates = list(templates)
+        self._redraw = redraw
         self._key = key
         self._controls = controls
         self._timeout_s = timeout_s
@@ -194,11 +197,18 @@ class Timer:
         self._batch += 1
         number = self._batch if self._controls.fresh_inputs else 0
         generator = self._key.generator("timed", number)
+        if self._controls.fresh_inputs and keeps_structure(self._templates[0]):
+            index = self._rng.randrange(len(self._templates))  # lengths, tables and patterns change, too, one at a time
+            self._templates[index] = self._redraw(generator)
         return [freshen(template, generator) for template in self._templates]
 
 
 def freshen(template: Tensors, generator: torch.Generator) -> Tensors:
-    """Return new values for the float inputs of `template`, of its structure; a large one is re-scaled at random."""
+    """Return new values for the float inputs of `template`, of its structure.
+
+    A large one is multiplied element by element with fresh factors of either sign, repeated in a stride that is prime:
+    what a few of its elements say holds for no others.
+    """
     import torch
 
     fresh: Tensors = {}
@@ -207,9 +217,20 @@ def freshen(template: Tensors, generator: torch.Generator) -> Tensors:
             if value.numel() <= LARGE:
                 value = torch.randn(value.shape, generator=generator, dtype=value.dtype)
             else:
-                value = value * (0.5 + torch.rand((), generator=generator, dtype=value.dtype))
+                factors = 0.5 + torch.rand(STRIDE, generator=generator, dtype=value.dtype)
+                factors *= torch.randint(0, 2, (STRIDE,), generator=generator) * 2 - 1
+                repeats = -(-value.numel() // STRIDE)
+                value = value * factors.repeat(repeats)[: value.numel()].view(value.shape)
         fresh[name] = value
     return fresh
+
+
+def keeps_structure(template: Tensors) -> bool:
+    """Return whether `freshen` keeps something of `template`: a large tensor's pattern, or tensors of integers."""
+    import torch
+
+    tensors = [value for value in template.values() if isinstance(value, torch.Tensor)]
+    return any(not t.dtype.is_floating_point or t.numel() > LARGE for t in tensors)
 
 
 def find_disagreement(incumbent: Sequence[Answer], candidate: Sequence[Answer], controls: Controls) -> str:

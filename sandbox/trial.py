@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kernelwright.kernels.candidate import PackedTensor
 from kernelwright.kernels.definition import DTYPES
 from kernelwright.kernels.problem import Problem
-from kernelwright.sandbox.cases import Case, WeightSets, complete_axes, draw_case, hidden_shapes
+from kernelwright.sandbox.cases import Case, WeightSets, allowed, complete_axes, draw_case, hidden_shapes
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors, draw_activations
 from kernelwright.sandbox.exchange import Answer, Exchange, same_bits
@@ -170,13 +170,14 @@ class Trial:
         if not self.setup.controls.repeat_races:
             return True
         axes = self.setup.axes(case.axes)
-        cases = [Case(f"{case.name}-{i}", case.axes, case.slot, case.distribution) for i in range(5)]
+        sets = self.setup.sets.model  # they take turns: what is left of another set's must not pass for one's own
+        cases = [Case(f"{case.name}-{i}", case.axes, i % sets, case.distribution) for i in range(5)]
         inputs = [draw_case(self.setup.problem, self.setup.problem_dir, c, axes, self.key) for c in cases]
         baseline = [self._ask(self.incumbent, c, axes, t) for c, t in zip(cases, inputs, strict=True)]
         for threads in RACE_THREADS:
-            calm = self._repeat(case, axes, inputs, threads)
+            calm = self._repeat(cases, axes, inputs, threads)
             with jitter(self.arm.processes, self._rng.getrandbits(32)):
-                shaken = self._repeat(case, axes, inputs, threads)
+                shaken = self._repeat(cases, axes, inputs, threads)
             groups = [a + b for a, b in zip(calm, shaken, strict=True)]
             for i, group in enumerate(groups):
                 evaluation, reason = self.setup.judge.judge(cases[i], inputs[i], baseline[i], group[0])
@@ -232,15 +233,18 @@ class Trial:
             self.ruling.settle(*SANITIZED[found.status])
         return not self.ruling.settled
 
-    def _repeat(self, case: Case, axes: dict[str, int], inputs: list[Tensors], threads: int) -> list[list[Answer]]:
+    def _repeat(
+        self, cases: list[Case], axes: dict[str, int], inputs: list[Tensors], threads: int
+    ) -> list[list[Answer]]:
         """Return the answers of half of RACE_REPEATS calls, grouped by input; as many at once as the mailbox holds."""
         room = self.setup.mailbox_bytes() // self.setup.bytes_for([axes])
         answers: list[Answer] = []
         while len(answers) < RACE_REPEATS // 2:
             count = min(RACE_REPEATS // 2 - len(answers), max(1, room))
-            calls = self._lay_out([(case.slot, axes)] * count, inputs[0])
+            turns = [(len(answers) + i) % len(inputs) for i in range(count)]
+            calls = self._lay_out([(cases[turn].slot, axes) for turn in turns], inputs[0])
             exchange = self._plan(self.arm, calls, threads)
-            given = [inputs[(len(answers) + i) % len(inputs)] for i in range(count)]
+            given = [inputs[turn] for turn in turns]
             for i, tensors in enumerate(given):
                 exchange.load(i, tensors, self._rng.getrandbits(50))
             self.arm.go(self.setup.timeout_s)
@@ -259,7 +263,10 @@ class Trial:
         walks = self._choose_walks(axes, templates)
         calls = self._lay_out([(s, axes) for s in self.setup.timed_slots() * walks], templates[0])
         beside, exchange = (self._plan(arm, calls) for arm in (self.incumbent, self.arm))
-        timer = Timer(beside, exchange, templates * walks, self.key, controls, self.setup.timeout_s, self.setup.judge)
+        timer = Timer(
+            beside, exchange, templates * walks, self.key, controls, self.setup.timeout_s, self.setup.judge,
+            lambda generator: self._draw_template(axes, generator),
+        )  # fmt: skip
         result = timer.run(pairs)
         result.slots = tuple(call.slot for call in calls)
         if controls.watch_cpu and not result.trouble and used_too_much_cpu(result, self.setup.threads):
@@ -272,11 +279,11 @@ class Trial:
 
     def _templates(self, axes: dict[str, int]) -> list[Tensors]:
         """Return inputs of the timed shape, one call for each weight set of the ring."""
+        return [self._draw_template(axes, self.key.generator("template", s)) for s in self.setup.timed_slots()]
+
+    def _draw_template(self, axes: dict[str, int], generator: torch.Generator) -> Tensors:
         problem = self.setup.problem
-        return [
-            draw_activations(problem.definition, problem.contract, axes, "normal", self.key.generator("template", s))
-            for s in self.setup.timed_slots()
-        ]
+        return draw_activations(problem.definition, problem.contract, axes, allowed(problem, ("normal",))[0], generator)
 
     def _choose_walks(self, axes: dict[str, int], templates: list[Tensors]) -> int:
         """Return how often a batch walks the ring, from the incumbent's time alone: the candidate has no say in it."""
