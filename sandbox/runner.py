@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.sandbox.mailbox import Place, view_tensor
+from kernelwright.sandbox.preload import complete, load_torch
 
 if TYPE_CHECKING:
     import torch
@@ -78,6 +79,8 @@ class Runner:
         from kernelwright.kernels.load import load_implementation
 
         candidate = Candidate.model_validate(self._job["candidate"])
+        if candidate.language == "python":
+            complete(candidate.sources[0].content)
         binary = _binary_path(self._job["code_fd"]) if self._job["has_code"] else None
         definition = Definition.model_validate(self._job["definition"])
         contract = SlotContract.model_validate(self._job["contract"])
@@ -186,7 +189,7 @@ def main() -> None:
 def _load_libraries() -> None:
     """Load everything heavy before any job is known. Collecting garbage meanwhile would take a sixth of the time."""
     gc.disable()
-    import torch  # noqa: F401
+    load_torch()
     import tvm_ffi  # noqa: F401
 
     import kernelwright.kernels.load  # noqa: F401
