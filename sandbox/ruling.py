@@ -40,6 +40,7 @@ class Ruling:
     candidate: Candidate
     phase: str
     started: float
+    controls: Controls = field(default_factory=Controls)
     outcome: Outcome | None = None
     reason: str = ""
     binary: str | None = None

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kernelwright.kernels.candidate import Candidate
 from kernelwright.profiles.profile import Ceilings
 from kernelwright.sandbox.attempts import Attempts
 from kernelwright.sandbox.controls import Controls
@@ -132,11 +133,20 @@ def _play(run: _Run, bench: Bench, problem: SelftestProblem, entry: Entry) -> Pl
     )  # fmt: skip
 
 
-def judge_as_the_loop_does(bench: Bench, candidate: object, entry: Entry) -> Verdict:
-    """Return the verdict that decides: search's, or confirm's where search said `faster` of an exploit."""
-    verdict = bench.search(candidate)  # type: ignore[arg-type]
-    if verdict.outcome == "faster" and entry.kind == "exploit":
-        verdict = bench.confirm(candidate, lineage=entry.name)  # type: ignore[arg-type]
+def judge_as_the_loop_does(bench: Bench, candidate: Candidate, entry: Entry) -> Verdict:
+    """Return the verdict that decides: search's, or confirm's where search said `faster` of an exploit.
+
+    Exploits are played past the screens, which obfuscation evades: something else must stop them. What nothing else
+    stops is judged once more with the screens.
+    """
+    if entry.kind == "honest":
+        return bench.search(candidate)
+    for screened in (False, True):
+        verdict = bench.search(candidate, screened)
+        if verdict.outcome == "faster":
+            verdict = bench.confirm(candidate, f"{entry.name} {screened}", screened)
+        if verdict.outcome != "faster":
+            break
     return verdict
 
 

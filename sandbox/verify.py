@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,9 +126,12 @@ class Bench:
         self._floor = calibrate_floor([launch], pairs=SEARCH_PAIRS)
         return self._floor
 
-    def search(self, candidate: Candidate) -> Verdict:
-        """Judge quickly: public workloads, a few distributions, one launch. Never enough for a patch."""
-        ruling = self._new_ruling(candidate, "search")
+    def search(self, candidate: Candidate, screened: bool = True) -> Verdict:
+        """Judge quickly: public workloads, a few distributions, one launch. Never enough for a patch.
+
+        Not `screened`: the selftest asks what stops a candidate that no screen knows; such a verdict claims no level.
+        """
+        ruling = self._new_ruling(candidate, "search", screened)
         binary = self._prepare(candidate, ruling)
         if candidate.language == "triton" and not ruling.settled:
             self._judge_interpreted(candidate, ruling)
@@ -180,12 +184,12 @@ class Bench:
                 launches += [launch] if launch else []
         return launches
 
-    def confirm(self, candidate: Candidate, lineage: str | None = None) -> Verdict:
+    def confirm(self, candidate: Candidate, lineage: str | None = None, screened: bool = True) -> Verdict:
         """Judge in full: fresh processes and keys for each launch, hidden shapes, all gates, races, poisons.
 
         Charged to `lineage` (default: this bench's); a confirm that is not granted is `inconclusive`.
         """
-        ruling = self._new_ruling(candidate, "confirm")
+        ruling = self._new_ruling(candidate, "confirm", screened)
         binary = self._prepare(candidate, ruling)
         if candidate.language == "triton" and not ruling.settled:
             self._judge_interpreted(candidate, ruling)
@@ -299,7 +303,7 @@ class Bench:
 
     def _screen(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> None:
         """Look at source and binary: what no kernel needs is refused, what is merely odd is noted."""
-        if not self._controls.screens:
+        if not ruling.controls.screens:
             return
         expanded = ""
         if candidate.language == "cpp" and ruling.phase == "confirm":  # search reads macros as they are written
@@ -331,11 +335,12 @@ class Bench:
         self._say(f"inputs are drawn from a key with SHA-256 {key.commitment}")
         return key
 
-    def _new_ruling(self, candidate: Candidate, phase: str) -> Ruling:
-        return Ruling(candidate, phase, started=time.monotonic())
+    def _new_ruling(self, candidate: Candidate, phase: str, screened: bool) -> Ruling:
+        controls = self._controls if screened else replace(self._controls, screens=False)
+        return Ruling(candidate, phase, started=time.monotonic(), controls=controls)
 
     def _write(self, ruling: Ruling) -> Verdict:
-        return write_verdict(self.problem, ruling, self._controls, self._weights_key)
+        return write_verdict(self.problem, ruling, ruling.controls, self._weights_key)
 
     def _incumbent_arm(self) -> Arm:
         if self._incumbent is None:
