@@ -41,7 +41,7 @@ class Plan:
     """(percent, trials)"""
 
 
-FAST = Plan(False, search_trials=12, confirm_trials=0, planted=((-5.0, 1), (10.0, 1)))
+FAST = Plan(False, search_trials=4, confirm_trials=0, planted=((-10.0, 1), (20.0, 1)))
 FULL = Plan(True, search_trials=60, confirm_trials=4, planted=((-5.0, 3), (-3.0, 3), (3.0, 5), (5.0, 5), (10.0, 3)))
 
 
@@ -55,6 +55,8 @@ class _Run:
     total: int
     done: int = 0
     levels: list[str] = field(default_factory=list)
+    floor: float | None = None
+    """The A/A floor of the first problem; the fast form calibrates no other."""
 
     def step(self, text: str) -> None:
         self.tell(self.done, self.total, text)
@@ -78,14 +80,16 @@ def run_selftest(
     posed = problems()
     for number, (name, problem) in enumerate(posed.items()):
         mine = [entry for entry in entries if entry.problem == name]
-        search = 0 if only else share(plan.search_trials, len(posed), number)
-        confirm = 0 if only else share(plan.confirm_trials, len(posed), number)
+        parts = len(posed) if plan.full else 1  # the fast form opens no bench for this alone
+        search = 0 if only or number >= parts else share(plan.search_trials, parts, number)
+        confirm = 0 if only or number >= parts else share(plan.confirm_trials, parts, number)
         if not mine and not search + confirm:
             continue
-        with open_selftest_bench(problem, run.cage, run.cache, run.ceilings) as bench:
+        with open_selftest_bench(problem, run.cage, run.cache, run.ceilings, floor=run.floor) as bench:
             found = _against_itself(run, bench, name, found, search, confirm)
             played += [_play(run, bench, problem, entry) for entry in mine]
-    effects = tuple(_plant(run, percent, count) for percent, count in plan.planted) if not only else ()
+            run.floor = None if plan.full else bench.floor
+    effects = () if only else _plant_all(run)
     return SelftestReport(
         full=plan.full, harness=harness_digest(), host=host_digest(), finished=time.time(),
         seconds=time.monotonic() - started, isolation=min(run.levels, default="L0"), played=tuple(played), aa=found,
@@ -108,12 +112,14 @@ def share(total: int, parts: int, number: int) -> int:
 
 @contextmanager
 def open_selftest_bench(
-    problem: SelftestProblem, cage: str, cache: Path, ceilings: Ceilings | None, controls: Controls = ALL_ON
-) -> Iterator[Bench]:
+    problem: SelftestProblem, cage: str, cache: Path, ceilings: Ceilings | None, controls: Controls = ALL_ON,
+    floor: float | None = None,
+) -> Iterator[Bench]:  # fmt: skip
     """Open a bench on one of the selftest's problems; its confirms are counted nowhere else."""
     with Bench(
         problem.problem, problem_dir=cache, weights=problem.weights, cage=cage, threads=THREADS,
         cache_dir=cache / "builds", ceilings=ceilings, controls=controls, call_timeout_s=10.0, attempts=Attempts(),
+        spares=2, floor=floor,
     ) as bench:  # fmt: skip
         yield bench
 
@@ -122,7 +128,6 @@ def _play(run: _Run, bench: Bench, problem: SelftestProblem, entry: Entry) -> Pl
     run.step(f"{entry.kind} {entry.name}")
     started = time.monotonic()
     verdict = judge_as_the_loop_does(bench, candidate_of(entry, problem.problem), entry)
-    run.levels += [verdict.isolation] if verdict.isolation != "L0" else []
     timed = verdict.comparison
     return Played(
         name=entry.name, kind=entry.kind, problem=entry.problem, family=entry.family, text=entry.text,
@@ -160,6 +165,7 @@ def _against_itself(
             run.step(f"the incumbent of {name} against itself, {phase}")
             judged = bench.search(incumbent) if phase == "search" else bench.confirm(incumbent, lineage=f"aa-{number}")
             faster[phase] += judged.outcome == "faster"
+            run.levels.append(judged.isolation)
     return SelfAgainstSelf(
         search_trials=found.search_trials + search,
         search_faster=found.search_faster + faster["search"],
@@ -168,12 +174,16 @@ def _against_itself(
     )
 
 
-def _plant(run: _Run, percent: float, trials: int) -> Planted:
-    """Judge a candidate that does `percent` less work than the incumbent, `trials` times, in search."""
-    problem, candidate = planted(percent)
-    outcomes = []
-    with open_selftest_bench(SelftestProblem(problem, ({},)), run.cage, run.cache, None) as bench:
-        for _ in range(trials):
-            run.step(f"a kernel made {percent:+g} % faster")
-            outcomes.append(bench.search(candidate).outcome)
-    return Planted(percent=percent, trials=trials, faster=outcomes.count("faster"), slower=outcomes.count("slower"))
+def _plant_all(run: _Run) -> tuple[Planted, ...]:
+    """Judge candidates that do a known share less (or more) of the incumbent's work, in search."""
+    posed = SelftestProblem(planted(0.0)[0], ({},))
+    found = []
+    with open_selftest_bench(posed, run.cage, run.cache, None, floor=run.floor) as bench:
+        for percent, trials in run.plan.planted:
+            outcomes = []
+            for _ in range(trials):
+                run.step(f"a kernel made {percent:+g} % faster")
+                outcomes.append(bench.search(planted(percent)[1]).outcome)
+            faster, slower = outcomes.count("faster"), outcomes.count("slower")
+            found.append(Planted(percent=percent, trials=trials, faster=faster, slower=slower))
+    return tuple(found)

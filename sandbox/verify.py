@@ -66,12 +66,12 @@ NARROW_LAUNCHES = 2
 class Bench:
     """Judges candidates of one problem. Keeps the incumbent's runner alive across searches.
 
-    `weights`: one {name: tensor} per layer, as stored (the ring a timed batch walks). `cage`: 'bubblewrap' (L3) or
-    'process' (L1, never accepted). `threads`: the engine's thread count. `ceilings`: what this machine reaches, to tell
-    a miracle from a win. `floor`: the host's A/A floor where it is known; None calibrates it when needed. `attempts`:
-    where confirms are counted (None: as long as this bench lives), and `lineage` who they are charged to. `weights_key`
-    draws the generated weight sets again as an earlier verdict had them. Raises EnvironmentLacks where the cage or
-    compiler is missing.
+    `weights`: one {name: tensor} per layer, as stored (the ring a timed batch walks). `cage`: 'bubblewrap', 'docker'
+    (L3) or 'process' (L1, never accepted). `threads`: the engine's thread count. `ceilings`: what this machine reaches,
+    to tell a miracle from a win. `floor`: the host's A/A floor where it is known; None calibrates it when needed.
+    `attempts`: where confirms are counted (None: as long as this bench lives), and `lineage` who they are charged to.
+    `weights_key` draws the generated weight sets again as an earlier verdict had them. `spares`: cages that load ahead.
+    Raises EnvironmentLacks where the cage or compiler is missing.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Bench:
         env: Mapping[str, str] | None = None, on_progress: Callable[[str], None] | None = None,
         controls: Controls = ALL_ON, call_timeout_s: float = 20.0,
         floor: float | None = None, attempts: Attempts | None = None, lineage: str = "session",
-        weights_key: Key | None = None,
+        weights_key: Key | None = None, spares: int = 1,
     ) -> None:  # fmt: skip
         if not weights:
             raise WrongUse(
@@ -91,7 +91,9 @@ class Bench:
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)
         self._floor: float | None = floor
+        self._aa: Launch | None = None
         self._attempts, self._lineage = attempts or Attempts(), lineage
+        self._spares = spares
         self._incumbent: Arm | None = None
         self._stack = contextlib.ExitStack()
         self._weights_key = weights_key or Key.draw()
@@ -123,8 +125,17 @@ class Bench:
             trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
             self._runners.settle()
             launch = trial.time(pairs).launch()
+        self._aa = launch
         self._floor = calibrate_floor([launch], pairs=SEARCH_PAIRS)
         return self._floor
+
+    def _floor_for(self, pairs: int) -> float:
+        """Return the A/A floor of a judgement by so many pairs; the one given, where it was not measured here."""
+        if self._floor is None:
+            self.calibrate()
+        if self._aa is None or pairs <= SEARCH_PAIRS:
+            return self._floor or 0.0
+        return calibrate_floor([self._aa], pairs=pairs)
 
     def search(self, candidate: Candidate, screened: bool = True) -> Verdict:
         """Judge quickly: public workloads, a few distributions, one launch. Never enough for a patch.
@@ -143,7 +154,7 @@ class Bench:
                 self._decide(ruling, launches)
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
-        self._runners.prepare()
+        self._runners.prepare(self._spares)
         return self._write(ruling)
 
     def _search_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
@@ -316,9 +327,7 @@ class Bench:
     def _decide(self, ruling: Ruling, launches: Sequence[Launch]) -> None:
         if ruling.settled or not launches:
             return
-        if self._floor is None:
-            self.calibrate()
-        floor = self._floor or 0.0
+        floor = self._floor_for(sum(len(launch.incumbent) for launch in launches))
         confidence = 1 - (ruling.attempt.alpha if ruling.attempt else SEARCH_ALPHA)
         interval = bootstrap(launches, confidence=confidence)
         ruling.compare(interval, launches, floor, confidence)

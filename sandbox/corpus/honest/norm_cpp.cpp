@@ -1,4 +1,4 @@
-// kw: {"problem": "norm", "faster": true, "text": "one pass that adds and sums, one that scales"}
+// kw: {"problem": "norm", "faster": true, "fast": true, "text": "one pass that adds and sums, one that scales"}
 #include "norm.h"
 
 NORM_RUN {
