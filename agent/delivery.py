@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def commit_stack(session: Session, bench: Workbench, stack: dict[str, Any], gate
     notes = {}
     for name in stack["chosen"]:
         kernel = accepted[name]
-        records[f"{name}/verdict.json"] = kernel.verdict
+        records |= evidence_of(bench, name)
         judged = session.ledger.attempts(name, state="judged")
         notes[digest_of(kernel.candidate)] = f"{len(judged)} verdicts were taken on this definition."
     evidence = session.folder / "evidence"
@@ -82,6 +83,21 @@ def commit_stack(session: Session, bench: Workbench, stack: dict[str, Any], gate
     )
     session.emit(PatchCommitted(branch=patch.branch, commit=patch.commit))
     return patch.model_dump(mode="json")
+
+
+def evidence_of(bench: Workbench, name: str) -> dict[str, str]:
+    """Return the files of the verdict's own evidence bundle, for `kernelwright verify-bundle EVIDENCE/<definition>`."""
+    from kernelwright.sandbox.bundle import write_bundle
+
+    folder, kernel = bench.problem_folder(name), bench.accepted()[name]
+    problem = Problem.model_validate_json((folder / "problem.json").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(prefix="kernelwright-bundle-") as place:
+        whole = write_bundle(
+            Path(place) / "bundle", problem, kernel.candidate, kernel.verdict, problem_dir=folder,
+            model=bench.profile().model_digest,
+        )  # fmt: skip
+        files = [path for path in sorted(whole.rglob("*")) if path.is_file()]
+        return {f"{name}/{path.relative_to(whole)}": path.read_text(encoding="utf-8") for path in files}
 
 
 def write_session_report(session: Session, report: dict[str, Any]) -> None:

@@ -185,6 +185,8 @@ class Workbench:
             return {"candidate": None, "verdict": None, "searched": 0, "rejected": 0, "error": str(error)}
 
     def _solve_caged(self, problem: Problem, folder: Path, target: Target, seconds: float) -> dict[str, Any]:
+        from kernelwright.sandbox.attempts import Attempts
+        from kernelwright.sandbox.selftest_record import record_path
         from kernelwright.sandbox.verify import Bench
 
         session, options = self.session, self.session.options
@@ -200,6 +202,8 @@ class Workbench:
             threads=options.threads,
             cache_dir=session.folder / "cache",
             ceilings=self.profile().ceilings,
+            attempts=Attempts(record_path().with_name("attempts.json")),
+            lineage="optimize",  # its proposers share one history
             # calibrated on the first two problems; after that the larger of the two stands for this host today
             floor=max(self._floors) if len(self._floors) >= FLOORS else None,
             on_progress=say,

@@ -44,7 +44,7 @@ STATUS: dict[str, Status] = {"shape": "INCORRECT_SHAPE", "dtype": "INCORRECT_DTY
 
 
 BY_CHANCE = ("error against the incumbent", "error in one slice")
-SHAKES, SHAKE_UNITS = 3, 4
+SHAKES, SHAKE_UNITS = 3, 16
 AGAIN = 4
 """How often a doubtful case is drawn anew."""
 DENSE_BYTES = 1 << 30
@@ -106,8 +106,8 @@ class Judge:
         """Return the incumbent's answer with each element at least as far off as its inputs' last bits would make it.
 
         Where a case is ill-conditioned (a softmax over large scores) the incumbent may be right in one head by luck;
-        what four units in the last place of each input are worth, measured on the reference, a chain of honest
-        roundings cannot avoid. A lower precision is off by thousands of them.
+        what sixteen units in the last place of each input are worth, measured on the reference, the sums of an honest
+        kernel may err by, too. TF32 is off by thousands of them.
         """
         import torch
 

@@ -23,7 +23,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.sandbox.mailbox import Place, view_tensor
-from kernelwright.sandbox.preload import complete, load_torch
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -87,7 +86,6 @@ class JudgeProcess:
 
         self._controls = Controls(**controls)
         sets = [{name: _tensor(self._weights, place) for name, place in one.items()} for one in weight_sets]
-        complete(problem["definition"]["reference"])
         self._judge_of = Judge(Problem.model_validate(problem), sets, self._controls)
         return {}
 
@@ -129,7 +127,6 @@ def _map(fd: int) -> mmap.mmap:
 def main() -> None:
     import warnings
 
-    load_torch()
     import torch
 
     import kernelwright.sandbox.judge  # noqa: F401  loaded before the first message, while others work

@@ -65,7 +65,7 @@ def lint(
     """Return what is wrong with `problem`; `weights` as for a Bench. Runs the incumbent in this process."""
     import torch
 
-    whole, sets = add_drawn_weights(problem, weights)
+    whole, sets = add_drawn_weights(problem, weights, KEY)
     bench = _Workplace(problem, problem_dir, whole, Judge(problem, whole, controls))
     tried: dict[str, int] = {}
     passing: list[NullPass] = []

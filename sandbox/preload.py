@@ -12,7 +12,7 @@ import sys
 import types
 
 LATER = "torch._meta_registrations"
-NEEDED_BY = re.compile(r"compile|meta|export|fake|\bfx\b|vmap|dynamo|decomp")
+NEEDED_BY = re.compile(r"compile|meta|export|fake|\bfx\b|vmap|dynamo|decomp|Generator")
 
 
 def load_torch() -> None:

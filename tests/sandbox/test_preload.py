@@ -21,7 +21,12 @@ print(getattr(sys.modules[LATER], "__file__", None) is not None)
 
 @pytest.mark.parametrize(
     ("source", "completed"),
-    [("def run(x):\n    return (x + 1,)\n", False), ("run = torch.compile(f)\n", True), ("x.to('meta')", True)],
+    [
+        ("def run(x):\n    return (x + 1,)\n", False),
+        ("run = torch.compile(f)\n", True),
+        ("x.to('meta')", True),
+        ("torch.Generator()", True),
+    ],
 )
 def test_what_was_left_out_is_loaded_for_who_needs_it(source: str, completed: bool) -> None:
     done = subprocess.run(

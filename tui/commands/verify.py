@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from kernelwright.sandbox.verdict import Verdict
 
 
+WORKING_SET_BYTES = 64 << 20
+"""Of the buffer that memory bandwidth is measured with, for the roofline."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "problem", type=Path,
@@ -33,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--definition", help="which problem, where PROBLEM holds several")
     parser.add_argument("--out", type=Path, help="folder for verdict.json and the result file of the problem's format")
     parser.add_argument("--force", action="store_true", help="overwrite files in --out")
+    parser.add_argument("--bundle", type=Path, help="write the verdict's evidence to this folder, or .tar.gz file")
     parser.add_argument("--model", type=Path, help="GGUF file whose weights are used (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--phase", choices=("search", "confirm"), default="confirm")
     parser.add_argument("--cage", choices=("bubblewrap", "docker", "process"), default="bubblewrap")
@@ -42,7 +47,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 0 when the verdict is `faster`, 1 otherwise."""
     from kernelwright.kernels.formats.imported import candidate_key
-    from kernelwright.kernels.formats.native import NAME as NATIVE
     from kernelwright.kernels.formats.table import read_any, sniff
     from kernelwright.tui.commands.convert import caged_probe, tell
 
@@ -53,11 +57,11 @@ def run(args: argparse.Namespace) -> int:
     (candidate,) = solution.candidates
     tell([*imported.notes, *solution.notes] if args.problem != args.candidate else imported.notes)
     why = solution.unmeasured.get(candidate_key(candidate))
-    if not why and imported.format != NATIVE:
-        print("the problem's reference runs in the judge's own process: trust its author that far", file=sys.stderr)
     verdict = unmeasured(problem, candidate, args.phase, why) if why else judge(args, problem, candidate)
     if args.out:
         write_result(args, sniff(args.problem), problem, candidate, verdict)
+    if args.bundle:
+        write_evidence(args, problem, candidate, verdict)
     if args.json:
         print(verdict.model_dump_json())
     else:
@@ -69,6 +73,9 @@ def run(args: argparse.Namespace) -> int:
 
 def judge(args: argparse.Namespace, problem: Problem, candidate: Candidate) -> Verdict:
     """Return the verdict of a bench opened for this one candidate."""
+    from kernelwright.profiles.ceilings import measure_ceilings
+    from kernelwright.sandbox.attempts import Attempts
+    from kernelwright.sandbox.selftest_record import record_path
     from kernelwright.sandbox.verify import Bench
 
     folder = args.problem if args.problem.is_dir() else args.problem.parent
@@ -81,10 +88,27 @@ def judge(args: argparse.Namespace, problem: Problem, candidate: Candidate) -> V
             cage=args.cage,
             threads=args.threads,
             cache_dir=Path(cache),
+            ceilings=measure_ceilings(args.threads, WORKING_SET_BYTES),
+            attempts=Attempts(record_path().with_name("attempts.json")),
+            lineage="verify",
             on_progress=lambda text: print(text, file=sys.stderr, flush=True),
         ) as bench,
     ):
         return bench.confirm(candidate) if args.phase == "confirm" else bench.search(candidate)
+
+
+def write_evidence(args: argparse.Namespace, problem: Problem, candidate: Candidate, verdict: Verdict) -> None:
+    """Write the verdict's evidence bundle where `--bundle` says."""
+    from kernelwright.sandbox.bundle import pack_bundle, write_bundle
+
+    folder = args.problem if args.problem.is_dir() else args.problem.parent
+    if args.bundle.name.endswith(".tar.gz"):
+        with tempfile.TemporaryDirectory(prefix="kernelwright-bundle-") as place:
+            whole = write_bundle(Path(place) / "bundle", problem, candidate, verdict, problem_dir=folder)
+            pack_bundle(whole, args.bundle)
+    else:
+        write_bundle(args.bundle, problem, candidate, verdict, problem_dir=folder)
+    print(f"wrote {args.bundle}", file=sys.stderr)
 
 
 def weight_sets(problem: Problem, model: Path | None) -> Sequence[Mapping[str, torch.Tensor]]:

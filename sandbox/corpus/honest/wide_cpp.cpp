@@ -1,4 +1,4 @@
-// kw: {"problem": "wide", "faster": true, "text": "decodes each row once for all tokens"}
+// kw: {"problem": "wide", "faster": false, "text": "decodes each row once for all tokens"}
 #include "linear.h"
 
 LINEAR_RUN {
