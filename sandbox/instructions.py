@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from kernelwright.sandbox.findings import Findings
 
@@ -58,7 +59,9 @@ def _scan_function(code: bytes, address: int, machine: str, flush_allowed: bool,
     import capstone
 
     mode = (capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-    reader = capstone.Cs(*(mode if machine == "x64" else (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)))
+    reader: Any = capstone.Cs(  # type: ignore[no-untyped-call]
+        *(mode if machine == "x64" else (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM))
+    )
     reader.skipdata = True
     in_step, counted = True, 0
     for at, _, mnemonic, operands in reader.disasm_lite(code, address):

@@ -19,6 +19,7 @@ import socket
 import struct
 import sys
 import traceback
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +75,9 @@ class JudgeProcess:
 
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the reply to one message."""
-        handlers = {"setup": self._set_up, "judge": self._judge, "agree": self._agree}
+        handlers: dict[str, Callable[..., dict[str, Any]]] = {
+            "setup": self._set_up, "judge": self._judge, "agree": self._agree,
+        }  # fmt: skip
         return handlers[message.pop("op")](**message)
 
     def _set_up(

@@ -248,11 +248,11 @@ def _screen_state(tree: ast.Module, findings: Findings) -> None:
         defaults = [*function.args.defaults, *(d for d in function.args.kw_defaults if d is not None)]
         if any(_is_container(default) for default in defaults):
             findings.notice("keeps state between calls in a default argument")
-        for node in ast.walk(function):
-            written = _written(node)
+        for inner in ast.walk(function):
+            written = _written(inner)
             if written in kept:
                 findings.notice(f"keeps state between calls in {written[:40]}")
-            if isinstance(node, ast.Global | ast.Nonlocal):
+            if isinstance(inner, ast.Global | ast.Nonlocal):
                 findings.notice("keeps state between calls in a variable of the module")
 
 

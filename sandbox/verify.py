@@ -254,7 +254,7 @@ class Bench:
 
         `share(sets, first key, number)` are the cases of launch `number`. Returns what was found, not yet a verdict.
         """
-        ruling = self._new_ruling(candidate, "search")
+        ruling = self._new_ruling(candidate, "search", screened=True)
         binary = self._prepare(candidate, ruling)
         for number, key in enumerate(keys):
             if ruling.settled:

@@ -136,7 +136,9 @@ def made_runnable(definition: Definition, workloads: Iterable[Workload]) -> tupl
         reference = adapters.on_cpu(reference)
         notes.append(changed(f"{definition.name}.reference", 'the device "cuda" is read as "cpu"'))
     if not adapters.returns_tuples(reference) and adapters.MARK not in reference:
-        reference = adapters.with_adapter(reference, adapters.tuple_adapter(definition.inputs, definition.outputs))
+        reference = adapters.with_adapter(
+            reference, adapters.tuple_adapter(list(definition.inputs), list(definition.outputs))
+        )
         notes.append(changed(f"{definition.name}.reference", "an adapter makes a tuple of its results"))
     for name, spec in definition.inputs.items():
         values = {w.inputs[name].value for w in workloads if w.inputs.get(name) and w.inputs[name].type == "scalar"}  # type: ignore[union-attr]
@@ -221,7 +223,9 @@ def _python_source(
 
 def write(problem: Problem, candidates: Iterable[Candidate]) -> Written:
     """Return the files of a dataset. Raises BrokenInput for a dtype FlashInfer-Trace does not have."""
-    definition, notes, files = problem.definition, [], {}
+    definition = problem.definition
+    notes: list[Note] = []
+    files: dict[str, str] = {}
     for name, spec in {**definition.inputs, **definition.outputs}.items():
         if spec.dtype not in THEIR_DTYPES and spec.shape is not None:
             raise BrokenInput(f"{name} is {spec.dtype}, which FlashInfer-Trace does not have", "choose another format")

@@ -80,7 +80,7 @@ class Task(BaseModel, frozen=True, extra="allow"):
 def read_task(path: Path) -> Task:
     """Return task.yml. Raises BrokenInput."""
     try:
-        found = yaml.safe_load(read_text(path))
+        found = yaml.safe_load(read_text(path))  # type: ignore[no-untyped-call]
         return Task.model_validate(found)
     except yaml.YAMLError as error:
         raise BrokenInput(f"{path} is no YAML: {error}", "mend the file") from error

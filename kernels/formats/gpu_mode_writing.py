@@ -40,7 +40,7 @@ def write(problem: Problem, candidates: Iterable[Candidate]) -> Written:
     notes.append(made_up("eval.py", "not written: GPU MODE's service provides it"))
     listed = [{"name": "submission.py", "source": "@SUBMISSION@"}, *({"name": n, "source": n} for n in files)]
     whole = {"files": listed, **task}
-    files["task.yml"] = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True)
+    files["task.yml"] = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True)  # type: ignore[no-untyped-call]
     for number, candidate in enumerate(candidates):
         source = candidate.sources[0].content
         if candidate.language != "python" or candidate.prepare:

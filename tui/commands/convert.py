@@ -80,7 +80,8 @@ def _convert(imported: Imported, target: str, definition: str | None) -> Written
     names = [definition] if definition else [p.definition.name for p in imported.problems]
     if len(names) < 2:
         return write_as(target, imported, names[0] if names else None)
-    files, notes = {}, []
+    files: dict[str, str] = {}
+    notes: list[Note] = []
     for name in names:
         one = write_as(target, imported, name)
         prefix = "" if target == flashinfer_trace.NAME else f"{name}/"

@@ -39,5 +39,5 @@ def result_of(verdict: Verdict, candidate: Candidate) -> Result:
         incumbent_ms=tuple(s * 1e3 for launch in verdict.launches for s in launch.incumbent),
         hardware=cpu_name(), libs={"torch": version("torch"), "kernelwright": version("kernelwright")},
         timestamp=datetime.now(UTC).isoformat(timespec="seconds"), verdict=digest_of(verdict),
-        isolation=verdict.isolation, extra={"provisional": verdict.provisional},
+        isolation=verdict.isolation, extra={"labels": list(verdict.labels), "harness": verdict.harness},
     )  # fmt: skip
