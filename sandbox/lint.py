@@ -15,7 +15,15 @@ from pydantic import BaseModel
 
 from kernelwright.kernels.load import BoundSlot, load_implementation
 from kernelwright.kernels.problem import Problem
-from kernelwright.sandbox.cases import Case, WeightSets, add_drawn_weights, complete_axes, draw_case, search_cases
+from kernelwright.sandbox.cases import (
+    Case,
+    WeightSets,
+    add_drawn_weights,
+    allowed,
+    complete_axes,
+    draw_case,
+    search_cases,
+)
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors
 from kernelwright.sandbox.exchange import Answer
@@ -87,7 +95,9 @@ def lint(
 
 
 def _cases(problem: Problem, sets: WeightSets) -> list[Case]:
-    return search_cases(problem, problem.incumbent, sets, KEY)
+    """Return the search cases and, where the problem allows it, small inputs: there a norm's eps shows."""
+    small = [Case("small", dict(problem.timed_axes), 0, d) for d in allowed(problem, ("small",))[:1]]
+    return search_cases(problem, problem.incumbent, sets, KEY) + small
 
 
 class Incumbent:

@@ -45,7 +45,7 @@ REFUSED_ATTRIBUTES = frozenset(
     " seterr setbufsize set_string_function".split()
 )
 REFUSED_BELOW = {
-    "torch": frozenset("manual_seed seed load compile_commands set_vital".split()),
+    "torch": frozenset("load compile_commands set_vital".split()),
     "torch.jit": frozenset("load save CompilationUnit set_fusion_strategy enable_onednn_fusion".split()),
     "numpy": frozenset("load DataSource".split()),
     "numpy.random": frozenset("seed set_state".split()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections.abc import Sequence
@@ -290,7 +291,8 @@ class Trial:
         if not self.setup.walks:
             most = self.setup.most_calls() // len(templates)
             exchange = self._plan_walks(axes, templates, 1)
-            with timing_lock(), stopped(self.arm):
+            alone = self.arm is self.incumbent
+            with timing_lock(), contextlib.nullcontext() if alone else stopped(self.arm):
                 seconds = min(probe(exchange, templates, self.setup.timeout_s) for _ in range(4))
             self.setup.walks.append(max(1, min(most, math.ceil(BATCH_S / max(seconds, 1e-6)))))
         return self.setup.walks[0]

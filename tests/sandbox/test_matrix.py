@@ -61,7 +61,7 @@ def judge_everywhere(
 
     `forgiving`: failures that may be chance, which a trial draws again, do not count.
     """
-    whole, sets = add_drawn_weights(problem, draw_small_sets(problem))
+    whole, sets = add_drawn_weights(problem, draw_small_sets(problem), Key(b"test" * 8))
     judge, failed = Judge(problem, whole, Controls()), {}
     for case in confirm_cases(problem, problem.incumbent, sets, key):
         if distributions and case.distribution not in distributions:
@@ -255,7 +255,7 @@ def test_a_cache_that_is_touched_elsewhere_fails() -> None:
 @pytest.mark.parametrize("op_type", ["rope_cache", "q8_0_linear"])
 def test_every_output_of_every_case_keeps_its_metrics(op_type: str) -> None:
     problem = pose_small(op_type)
-    whole, sets = add_drawn_weights(problem, draw_small_sets(problem))
+    whole, sets = add_drawn_weights(problem, draw_small_sets(problem), Key(b"test" * 8))
     judge = Judge(problem, whole, Controls())
     for case in search_cases(problem, problem.incumbent, sets, KEY):
         evaluation, _ = judge_one(problem, judge, whole, case, lambda inputs: run_slot(problem, inputs), KEY)
@@ -270,7 +270,7 @@ def test_every_output_of_every_case_keeps_its_metrics(op_type: str) -> None:
 @pytest.mark.parametrize(("wrong", "status"), [("shape", "INCORRECT_SHAPE"), ("dtype", "INCORRECT_DTYPE")])
 def test_a_wrong_shape_or_type_is_called_so(wrong: str, status: str) -> None:
     problem = pose_small("f32_linear")
-    whole, sets = add_drawn_weights(problem, draw_small_sets(problem))
+    whole, sets = add_drawn_weights(problem, draw_small_sets(problem), Key(b"test" * 8))
     case = search_cases(problem, problem.incumbent, sets, KEY)[0]
 
     def broken(inputs: Any) -> Results:

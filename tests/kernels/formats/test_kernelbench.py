@@ -129,7 +129,8 @@ def test_parameters_are_weights_and_drawn_away_from_the_constructor() -> None:
 
 def test_distributions_that_leave_the_domain_are_dropped() -> None:
     found = kernelbench.read_problem(FOLDER / "20_log.py", probe_here)
-    assert set(found.problem().distributions) == {"lognormal", "shifted"}
+    kept = set(found.problem().distributions)
+    assert {"lognormal", "shifted"} <= kept and not kept & {"normal", "uniform", "outliers", "needle"}
     assert any("not finite there" in note.why for note in found.notes)
 
 

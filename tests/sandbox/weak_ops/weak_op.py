@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import torch
-
 from kernelwright.kernels.blocks import source_with
 from kernelwright.kernels.candidate import AxisRange
 from kernelwright.kernels.definition import Definition, SlotContract
-from kernelwright.kernels.ops.draws import draw
 from kernelwright.kernels.ops.writing import axes_of, python_incumbent, tensors
 from kernelwright.kernels.problem import Problem
 
@@ -34,9 +31,3 @@ def pose_weak(name: str, columns: int, tokens: int = 4) -> Problem:
         incumbent=python_incumbent(definition, source), workloads=(), ranges={"T": AxisRange(low=1, high=8)},
         timed_axes={"T": tokens}, num_weight_sets=1,
     )  # fmt: skip
-
-
-def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
-) -> dict[str, torch.Tensor]:
-    return {name: draw(definition.shape_of(name, axes), generator, distribution) for name in definition.inputs}
