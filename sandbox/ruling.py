@@ -57,6 +57,8 @@ class Ruling:
     labels: tuple[str, ...] = ()
     tripwires: tuple[str, ...] = ()
     attempt: Attempt | None = None
+    beside: list[tuple[Sequence[float], Sequence[float]]] = field(default_factory=list)
+    """For each launch the incumbent's times alone and beside the candidate."""
 
     @property
     def settled(self) -> bool:

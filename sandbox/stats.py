@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 RESAMPLES = 10_000
 LEAST_GAIN = 0.01
 UNFIT_FLOOR = 0.05
-LEAST_DRIFT = 0.10
+LEAST_DRIFT = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +92,14 @@ def decide(interval: Interval, floor: float) -> tuple[Literal["faster", "slower"
     return "inconclusive", f"not faster than the incumbent by more than {need - 1:.1%} beyond doubt"
 
 
-def find_drift(alone: Sequence[float], beside: Sequence[float], floor: float) -> float:
+def find_drift(launches: Sequence[tuple[Sequence[float], Sequence[float]]], floor: float) -> float:
     """Return by how much the incumbent was slower beside the candidate than alone, 0 when within what is allowed.
 
-    `alone` are its times (seconds) before the candidate was loaded and after it was gone, `beside` those in between.
-    Both the median and the 95th percentile must have risen: a machine that changes pace moves one of them. Allowed is
-    the larger of 10 % and three times the A/A floor.
+    Each launch gives its times (seconds) alone, before the candidate was loaded and after it was gone, and beside it.
+    The median over launches of the rise of the median counts, as a machine may change pace in one of them. Allowed is
+    the larger of 15 % and three times the A/A floor.
     """
-    if len(alone) < 2 or not beside:
-        return 0.0
-    rises = [float(np.percentile(beside, q) / np.percentile(alone, q)) - 1 for q in (50, 95)]
-    least = min(rises)
-    return least if least > max(LEAST_DRIFT, 3 * floor) else 0.0
+    both = [(alone, beside) for alone, beside in launches if len(alone) and len(beside)]
+    rises = [float(np.median(beside) / np.median(alone)) - 1 for alone, beside in both]
+    rise = float(np.median(rises)) if rises else 0.0
+    return rise if rise > max(LEAST_DRIFT, 3 * floor) else 0.0

@@ -23,6 +23,7 @@ import numpy as np
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Key, Tensors
 from kernelwright.sandbox.exchange import Answer, Exchange
+from kernelwright.sandbox.judge import blind
 from kernelwright.sandbox.projections import agree_in_every_element
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.supervisor import Arm
@@ -246,6 +247,8 @@ def find_disagreement(incumbent: Sequence[Answer], candidate: Sequence[Answer], 
             given = b.results[name]
             if expected.dim():  # a single number has no rows
                 expected, given = expected[rows], given[rows]
+            if not controls.masks:
+                given = blind(given, expected)
             if not agree_in_every_element(expected, given, controls.relative_gate):
                 return "timed"
     return ""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.candidate import AxisRange, Candidate
 from kernelwright.kernels.problem import Problem
 from kernelwright.kernels.triton_load import has_triton
 from kernelwright.profiles.digest import digest_of
@@ -96,6 +96,10 @@ class Bench:
         self._spares = spares
         self._incumbent: Arm | None = None
         self._stack = contextlib.ExitStack()
+        self._hidden = problem
+        if not controls.hidden_shapes:
+            only = {a: AxisRange(low=problem.timed_axes[a], high=problem.timed_axes[a]) for a in problem.ranges}
+            self._hidden = problem.model_copy(update={"ranges": only})
         self._weights_key = weights_key or Key.draw()
         whole, self._sets = add_drawn_weights(problem, weights, self._weights_key)
         self._box = WeightBox(whole)
@@ -160,7 +164,7 @@ class Bench:
     def _search_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
         with self._start(candidate, binary, ruling) as arm:
             trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
-            if not trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
+            if not trial.judge_all(self._kinds(search_cases(self.problem, candidate, self._sets, trial.key))):
                 return []
             self._runners.settle()
             launch = trial.time_and_judge(SEARCH_PAIRS)
@@ -216,6 +220,8 @@ class Bench:
                 launches += self._confirm_launch(candidate, binary, ruling, plan, number)
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
+        if not ruling.settled:
+            self._check_drift(ruling)
         self._decide(ruling, launches)
         return self._write(ruling)
 
@@ -227,7 +233,7 @@ class Bench:
             launch = self._launch_beside(incumbent, candidate, binary, ruling, plan, number)
             if launch:
                 alone += time_alone(self._setup, incumbent)
-                self._check_drift(ruling, alone, launch)
+                ruling.beside.append((alone, launch.incumbent))
             return [launch] if launch else []
 
     def _launch_beside(
@@ -236,8 +242,8 @@ class Bench:
         with self._start(candidate, binary, ruling) as arm:
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
-                plan += confirm_cases(self.problem, candidate, self._sets, trial.key)
-            ends = end_cases(self.problem, candidate, trial.key)
+                plan += self._kinds(confirm_cases(self._hidden, candidate, self._sets, trial.key))
+            ends = end_cases(self._hidden, candidate, trial.key)
             if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not all(map(trial.try_two_poisons, ends)):
                 return None
             if number < len(ends) and not trial.try_races(ends[number]):
@@ -267,6 +273,11 @@ class Bench:
                 self._answer_failure(ruling, failure)
         return ruling
 
+    def _kinds(self, cases: Sequence[Case]) -> list[Case]:
+        """Return the cases; without the control on distributions, those of normal inputs only."""
+        plain = ("normal", "exact", "stored")
+        return [case for case in cases if self._controls.distributions or case.distribution in plain]
+
     @contextlib.contextmanager
     def _start(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> Iterator[Arm]:
         """Launch the candidate, and note how long it worked."""
@@ -282,11 +293,11 @@ class Bench:
         if not ruling.note("confirms of this problem this week", number, len(ALPHAS), ruling.attempt is not None):
             ruling.settle("inconclusive", f"its author has had {len(ALPHAS)} confirms of this problem this week")
 
-    def _check_drift(self, ruling: Ruling, alone: Sequence[float], launch: Launch) -> None:
-        """Void a launch beside which the incumbent was slower than before and after: something held it up."""
-        drift = find_drift(alone, launch.incumbent, self._floor or 0.0)
+    def _check_drift(self, ruling: Ruling) -> None:
+        """Void the launches if the incumbent was slower beside the candidate than alone: something held it up."""
+        drift = find_drift(ruling.beside, self._floor or 0.0)
         if not ruling.note("drift of the incumbent", drift, 0.0, drift == 0):
-            ruling.settle("inconclusive", "the incumbent was slower beside it than alone: the launch does not count")
+            ruling.settle("inconclusive", "the incumbent was slower beside it than alone: its times do not count")
 
     def _prepare(self, candidate: Candidate, ruling: Ruling) -> bytes | None:
         """Check what can be told without running it, and build it; settle the ruling when that is the end."""

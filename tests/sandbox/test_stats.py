@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelwright.sandbox.stats import Interval, Launch, bootstrap, calibrate_floor, decide
+from kernelwright.sandbox.stats import Interval, Launch, bootstrap, calibrate_floor, decide, find_drift
 
 
 def simulate(seed: int, effect: float, *, launches: int = 5, pairs: int = 12, noise: float = 0.02) -> list[Launch]:
@@ -88,3 +88,18 @@ def test_a_noisy_machine_is_told_so() -> None:
     outcome, reason = decide(Interval(1.04, 1.02, 1.06, 60, 5), floor=0.10)
     assert outcome == "inconclusive"
     assert "noisy" in reason
+
+
+@pytest.mark.parametrize(
+    ("rises", "floor", "drift"),
+    [
+        ([1.0] * 5, 0.0, 0.0), ([1.1] * 5, 0.0, 0.0), ([1.4] * 5, 0.0, 0.4), ([1.4] * 5, 0.2, 0.0),
+        ([3.0, 2.0, 1.0, 1.0, 1.0], 0.0, 0.0),
+    ],
+)  # fmt: skip
+def test_an_incumbent_that_is_slower_beside_than_alone_is_noticed(
+    rises: list[float], floor: float, drift: float
+) -> None:
+    launches = [([1.0] * 8, [rise] * 12) for rise in rises]
+    assert find_drift(launches, floor) == pytest.approx(drift)
+    assert find_drift([], floor) == 0.0
