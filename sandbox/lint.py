@@ -81,7 +81,8 @@ def lint(
     with torch.inference_mode():
         for case in _cases(problem, sets):
             call, tensors = bench.prepare(case)
-            faults += bench.find_faults(case, call, tensors)
+            if case.distribution != "small":  # results are small there, as they should be
+                faults += bench.find_faults(case, call, tensors)
             for name, make in make_nulls(call):
                 tried[name] = tried.get(name, 0) + 1
                 if bench.passes(case, tensors, call, make):

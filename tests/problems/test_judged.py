@@ -18,7 +18,7 @@ from tests.sandbox.posed import require_cage
 
 pytestmark = pytest.mark.cage
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("[0-9]*/problem.py"))
-ALWAYS = ("11_", "16_", "19_")
+ALWAYS = ("19_",)
 """Judged in every run; the others with --slow."""
 HONEST = ("faster", "slower", "inconclusive")
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kernelwright.sandbox.timing import TimedLaunch, find_batch_gain, find_nonlinear
+from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.draw import Key
+from kernelwright.sandbox.exchange import Answer
+from kernelwright.sandbox.timing import TimedLaunch, Timer, find_batch_gain, find_nonlinear
 
 
 class ScriptedExchange:
@@ -63,3 +66,61 @@ def test_calls_that_cost_less_together_than_alone_are_found(lone: float, gains: 
     beside, exchange = ScriptedExchange(lambda *_: 0.0109), ScriptedExchange(lambda *_: lone)
     result = TimedLaunch(incumbent=[0.001] * 3, candidate=[0.0004] * 3)
     assert find_batch_gain(beside, exchange, result, lambda: [{}] * 8, 1.0) is gains  # type: ignore[arg-type]
+
+
+class ScriptedArm:
+    """Notes in `log` what is done to it, under its name."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.log, self.arm, self.calls = name, log, self, [object()]
+
+    def stop(self) -> None:
+        self.log.append(f"{self.name} stops")
+
+    def resume(self) -> None:
+        self.log.append(f"{self.name} goes on")
+
+    def warm(self, timeout_s: float) -> None:
+        self.log.append(f"{self.name} wakes")
+
+    def load(self, index: int, tensors: object, poison: int) -> None:
+        self.log.append(f"{self.name} is given inputs")
+
+    def cpu_seconds(self) -> float:
+        return 0.0
+
+    def go(self, timeout_s: float, stopped: bool = False) -> float:
+        self.log.append(f"{self.name} is timed from a standstill" if stopped else f"{self.name} is timed running")
+        return 1.0
+
+    def collect(self, index: int, tensors: object) -> Answer:
+        self.log.append(f"{self.name} is read")
+        return Answer({}, "")
+
+    def find_disagreement(self, incumbent: object, candidate: object) -> str:
+        return ""
+
+
+def time_once(controls: Controls) -> list[str]:
+    log: list[str] = []
+    arms = [ScriptedArm(name, log) for name in ("incumbent", "candidate")]
+    key = Key(b"k" * 32)
+    timer = Timer(*arms, [{}], key, controls, 1.0, arms[0], lambda _: {})  # type: ignore[arg-type]
+    timer.run(1)
+    return log
+
+
+def test_nobody_runs_before_the_clock_or_after_the_bell() -> None:
+    log = time_once(Controls())
+    for name in ("incumbent", "candidate"):
+        at = log.index(f"{name} is timed from a standstill")
+        assert log[at - 3 : at + 3] == [
+            f"{name} wakes", f"{name} stops", f"{name} is given inputs", f"{name} is timed from a standstill",
+            f"{name} stops", f"{name} is read",
+        ]  # fmt: skip
+
+
+def test_with_the_control_off_it_sees_its_inputs_before_the_clock_runs() -> None:
+    log = time_once(Controls(stop_waiting=False))
+    at = log.index("candidate is timed running")
+    assert log[at - 2 : at] == ["candidate wakes", "candidate is given inputs"]

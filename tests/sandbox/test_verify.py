@@ -101,7 +101,7 @@ OFF = {
     "returns_early.cpp": "read_twice",
     "writes_inputs.cpp": "protect_inputs",
     "wrong_in_one_row.py": "check_every_row",
-    "busy_inside.py": "watch_cpu",
+    "busy_inside.cpp": "watch_cpu",
 }
 
 
