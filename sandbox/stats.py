@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 RESAMPLES = 10_000
 LEAST_GAIN = 0.01
 UNFIT_FLOOR = 0.05
-LEAST_DRIFT = 0.15
+LEAST_DRIFT = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def find_drift(launches: Sequence[tuple[Sequence[float], Sequence[float]]], floo
 
     Each launch gives its times (seconds) alone, before the candidate was loaded and after it was gone, and beside it.
     The median over launches of the rise of the median counts, as a machine may change pace in one of them. Allowed is
-    the larger of 15 % and three times the A/A floor.
+    the larger of 50 % and three times the A/A floor.
     """
     both = [(alone, beside) for alone, beside in launches if len(alone) and len(beside)]
     rises = [float(np.median(beside) / np.median(alone)) - 1 for alone, beside in both]

@@ -18,8 +18,6 @@ from tests.sandbox.posed import require_cage
 
 pytestmark = pytest.mark.cage
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("[0-9]*/problem.py"))
-ALWAYS = ("19_",)
-"""Judged in every run; the others with --slow."""
 HONEST = ("faster", "slower", "inconclusive")
 
 
@@ -41,8 +39,7 @@ def open_bench(folder: Path, cache: Path) -> tuple[Bench, Problem]:
 
 def cases() -> Iterator[object]:
     for folder in FOLDERS:
-        marks = () if folder.name.startswith(ALWAYS) else pytest.mark.slow
-        yield pytest.param(folder, marks=marks, id=folder.name)
+        yield pytest.param(folder, marks=pytest.mark.slow, id=folder.name)
 
 
 @pytest.mark.parametrize("folder", cases())

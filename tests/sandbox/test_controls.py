@@ -58,7 +58,9 @@ def test_every_control_is_here() -> None:
     assert {f.name for f in fields(Controls)} == GETS_THROUGH.keys() | ELSEWHERE.keys()
 
 
-@pytest.mark.parametrize("control", GETS_THROUGH)
+@pytest.mark.parametrize(
+    "control", [pytest.param(c, marks=pytest.mark.slow if c in IN_CONFIRM else ()) for c in GETS_THROUGH]
+)
 def test_with_one_control_off_an_exploit_gets_through(control: str, tmp_path: Path) -> None:
     require_cage()
     confirm = control in IN_CONFIRM
