@@ -19,7 +19,7 @@ from kernelwright.sandbox.verify import Bench
 
 MAX_CONFIRMS = 2
 # A confirm takes about this share of a problem's time at most; searching stops early enough to leave room for it.
-CONFIRM_SECONDS = 36.0
+CONFIRM_SECONDS = 45.0
 
 
 def solve(

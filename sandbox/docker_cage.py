@@ -156,7 +156,6 @@ class _Meeting:
     """A unix socket in a folder that only user `uid` may enter; the container gets it as `_MEETING`, read-only."""
 
     def __init__(self, uid: int) -> None:
-        self._uid = uid
         self.folder = Path(make_stage())
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(self.folder / "s"))

@@ -80,7 +80,7 @@ class SelftestReport(BaseModel, frozen=True, extra="forbid", use_attribute_docst
         found = [f"exploit {p.name} was accepted" for p in self.exploits() if p.accepted]
         found += [f"honest control {p.name} was called {p.outcome}: {p.reason}" for p in self.wronged()]
         trials, faster = self._aa_totals()
-        if faster > max(0.01 * trials, 0):
+        if faster > 0.01 * trials:
             found.append(f"the incumbent was found faster than itself in {faster} of {trials} trials")
         found += [
             f"a kernel made {-p.percent:g} % slower was found faster"

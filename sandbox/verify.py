@@ -86,7 +86,7 @@ class Bench:
             raise WrongUse(
                 "a bench needs at least one weight set", "pass one dict per layer, empty for weightless slots"
             )
-        self.problem, self._cage_name, self._threads = problem, cage, threads
+        self.problem, self._threads = problem, threads
         self._cache, self._ceilings, self._controls = cache_dir, ceilings, controls
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)

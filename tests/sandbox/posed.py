@@ -13,9 +13,12 @@ from kernelwright.kernels.registry import define, op_of
 from kernelwright.profiles.errors import EnvironmentLacks
 from kernelwright.sandbox.bubblewrap import Bubblewrap
 from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.corpus_index import CORPUS
 from kernelwright.sandbox.verify import Bench
 
 EVIL = Path(__file__).parent / "evil"
+LINEAR = CORPUS / "include" / "linear.h"
+"""The arithmetic that honest and evil natives share, here and in the selftest."""
 N, K, SETS, TOKENS = 256, 256, 4, 4
 # an incumbent that is slow for certain: what beats it, beats it on any machine
 SLOW = """
@@ -79,7 +82,7 @@ def load_evil(name: str, problem: Problem) -> Candidate:
         language="cpp",
         sources=(
             SourceFile(path=name, content=text),
-            SourceFile(path="linear.h", content=(EVIL / "linear.h").read_text()),
+            SourceFile(path="linear.h", content=LINEAR.read_text()),
         ),
         proposer="import",
         author=name,

@@ -18,7 +18,7 @@ from kernelwright.kernels.isa import detect_isa
 from kernelwright.kernels.registry import define, op_of
 from kernelwright.sandbox.cage import Limits, open_cage
 from kernelwright.sandbox.sanitizer import Sanitized, find_races
-from tests.sandbox.posed import EVIL, load_evil, pose, require_cage
+from tests.sandbox.posed import LINEAR, load_evil, pose, require_cage
 
 sys.path.append(str(Path(__file__).parents[1] / "kernels"))
 from slots import draw_inputs, small
@@ -216,7 +216,7 @@ def written(body: str) -> Candidate:
     text = f"{head}LINEAR_RUN {{\n  auto store = [&](int64_t i, float v) {{ l.y[i] = v; }};\n  (void)store;{body}\n}}\n"
     sources = (
         SourceFile(path="kernel.cpp", content=text),
-        SourceFile(path="linear.h", content=(EVIL / "linear.h").read_text()),
+        SourceFile(path="linear.h", content=LINEAR.read_text()),
     )
     return Candidate(
         definition=pose().definition.name, language="cpp", sources=sources, proposer="import", author="test"

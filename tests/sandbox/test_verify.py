@@ -39,7 +39,6 @@ CHEATS = {
     "adds_to_output.cpp": ("incorrect", "unwritten"),
     "leaves_a_gap.cpp": ("incorrect", "unwritten"),
     "wrong_later.py": ("invalid", "while it is timed"),
-    "rings_itself.py": ("", ""),
     "returns_early.cpp": ("", ""),
     "writes_outside.cpp": ("invalid", "outside its outputs"),
     "writes_inputs.cpp": ("invalid", "crashed"),
