@@ -2,15 +2,20 @@
 
 Names are followed through imports, `import … as`, and plain assignments (`t = torch`), so that a rule about a module
 holds for its other names too. It decides about what is written, not about what could be computed: a name made at run
-time is refused instead (`getattr` with anything but a literal).
+time is refused instead (`getattr` with anything but a literal), and a literal that is executed is read as a module. The
+files that an imported solution came with are read one by one, without the loader of ours that holds them.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.formats.adapters import unbundle
 from kernelwright.sandbox import python_names as names
 from kernelwright.sandbox.findings import Findings
 from kernelwright.sandbox.screen_source import ADDRESSED, BASE64, LONG_LITERAL, MANY_NUMBERS
@@ -25,19 +30,51 @@ NO_PYTHON = "its source is no python"
 def screen_python(candidate: Candidate, findings: Findings) -> None:
     """Add what the sources show; text that does not parse is refused. Raises nothing."""
     for source in candidate.sources:
+        files, rest = unbundle(source.content)
+        own = frozenset(path.removesuffix(".py").split("/")[0] for path in files)
+        own = frozenset(name for name in own if importlib.util.find_spec(name) is None)  # they hide nobody else's
+        loader = frozenset({"_kw_load", "_KW_FILES"}) if files else frozenset()
+        held = _follow_files(files)
+        for path, text in {**files, source.path: rest}.items():
+            _screen_text(path, text, candidate.entry_point, findings, Company(own, loader, held))
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """What a module came with: modules of its `own`, names of the `loader` that it may not use, and what the own
+    modules `hold` of others, by dotted path."""
+
+    own: frozenset[str]
+    loader: frozenset[str]
+    hold: dict[str, str]
+
+
+def _follow_files(files: Mapping[str, str]) -> dict[str, str]:
+    """Return dotted path through a module of its own → dotted path of what it leads to."""
+    held: dict[str, str] = {}
+    for path, text in files.items():
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(source.content, source.path)
-                screen = _Screen(source.path, findings)
-                screen.roots = _follow_names(tree)
-                screen.visit(tree)
-                _screen_state(tree, findings)
-                _label_work(tree, candidate.entry_point, findings)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            findings.refuse(NO_PYTHON, f"{source.path}: {type(error).__name__}")
-        for word in ADDRESSED.finditer(source.content):
-            findings.notice(f"speaks to whoever reviews it: {word[0].lower()}")
+            found = _follow_names(ast.parse(text))
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue  # refused where it is screened
+        held |= {f"{path.removesuffix('.py').replace('/', '.')}.{name}": target for name, target in found.items()}
+    return held
+
+
+def _screen_text(path: str, text: str, entry_point: str, findings: Findings, company: Company) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text, path)
+            screen = _Screen(path, findings, company)
+            screen.roots = {**company.hold, **_follow_names(tree)}
+            screen.visit(tree)
+            _screen_state(tree, findings)
+            _label_work(tree, entry_point, findings)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        findings.refuse(NO_PYTHON, f"{path}: {type(error).__name__}")
+    for word in ADDRESSED.finditer(text):
+        findings.notice(f"speaks to whoever reviews it: {word[0].lower()}")
 
 
 def _follow_names(tree: ast.AST) -> dict[str, str]:
@@ -74,15 +111,27 @@ def dotted(node: ast.AST, roots: dict[str, str]) -> str:
         node = node.value
     if not isinstance(node, ast.Name) or node.id not in roots:
         return ""
-    return ".".join([roots[node.id], *reversed(parts)])
+    path = ".".join([roots[node.id], *reversed(parts)])
+    for _ in range(3):  # through modules of its own
+        path = _lead(path, roots)
+    return path
+
+
+def _lead(path: str, roots: Mapping[str, str]) -> str:
+    parts = path.split(".")
+    for count in range(len(parts), 1, -1):
+        if found := roots.get(".".join(parts[:count])):
+            return ".".join([found, *parts[count:]])
+    return path
 
 
 class _Screen(ast.NodeVisitor):
     """Applies the rules about names to one module."""
 
-    def __init__(self, path: str, findings: Findings) -> None:
+    def __init__(self, path: str, findings: Findings, company: Company) -> None:
         self.path = path
         self.findings = findings
+        self.company = company
         self.roots: dict[str, str] = {}
 
     def _refuse(self, reason: str, node: ast.AST, what: str) -> None:
@@ -106,6 +155,8 @@ class _Screen(ast.NodeVisitor):
 
     def _import(self, node: ast.AST, module: str) -> None:
         top = module.split(".")[0]
+        if top in self.company.own:
+            return
         if top not in names.ALLOWED_IMPORTS | names.NOTICED_IMPORTS or _below(module, names.REFUSED_MODULES):
             self._refuse(BEYOND, node, f"import {module}")
             return
@@ -117,7 +168,7 @@ class _Screen(ast.NodeVisitor):
             self._attribute(node, part, "")
 
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id in names.REFUSED_NAMES:
+        if node.id in names.REFUSED_NAMES or node.id in self.company.loader:
             self._refuse(DYNAMIC if node.id not in ("open", "breakpoint") else BEYOND, node, node.id)
         elif node.id == "getattr" or (node.id.startswith("__") and node.id not in names.OPEN_DUNDERS):
             self._refuse(DYNAMIC, node, node.id)
@@ -177,6 +228,11 @@ class _Screen(ast.NodeVisitor):
             for argument in [*node.args, *node.keywords]:
                 self.visit(argument)
             return
+        if (text := _literal_code(node)) is not None:  # what it would execute can be read: it is screened, too
+            _screen_text(self.path, text, "", self.findings, self.company)
+            for argument in node.args[1:]:
+                self.visit(argument)
+            return
         if isinstance(node.func, ast.Name) and node.func.id == "type" and len(node.args) > 1:
             self._refuse(DYNAMIC, node, "type with three arguments")
         self.generic_visit(node)
@@ -224,6 +280,18 @@ class _Screen(ast.NodeVisitor):
     def _count(self, entries: list[ast.expr]) -> None:
         if len(entries) > MANY_NUMBERS:
             self.findings.notice(f"has a table of {len(entries)} entries")
+
+
+def _literal_code(node: ast.Call) -> str | None:
+    """Return the text of `exec(compile("…", "…", "exec"), names)`, None for any other call."""
+    if not (isinstance(node.func, ast.Name) and node.func.id == "exec" and len(node.args) == 2 and not node.keywords):
+        return None
+    made = node.args[0]
+    if not (isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id == "compile"):
+        return None
+    values = [argument.value if isinstance(argument, ast.Constant) else None for argument in made.args]
+    plain = len(values) == 3 and values[2] == "exec" and not made.keywords
+    return values[0] if plain and isinstance(values[0], str) else None
 
 
 def _below(path: str, modules: frozenset[str]) -> bool:

@@ -13,6 +13,7 @@ from kernelwright.kernels.definition import Definition
 from kernelwright.profiles.errors import BrokenInput
 
 MARK = "# kernelwright: adapter, not part of the original"
+FILES = "_KW_FILES = "
 _CUDA = re.compile(r"""(["'])cuda(:\d+)?\1|\.cuda\(\)""")
 WHY_NOT = {
     "triton": "it is written in Triton, and this machine's judge has no GPU to time it on",
@@ -125,7 +126,7 @@ def bundle(files: Mapping[str, str], entry: str) -> str:
     """
     modules = {path.removesuffix(".py").replace("/", "."): text for path, text in files.items()}
     main = entry.removesuffix(".py").replace("/", ".")
-    return f"""_KW_FILES = {modules!r}
+    return f"""{FILES}{modules!r}
 
 
 def _kw_load(main):
@@ -164,6 +165,23 @@ def _kw_load(main):
 
 _kw_main = _kw_load({main!r})
 """
+
+
+def unbundle(source: str) -> tuple[dict[str, str], str]:
+    """Return (files by path, what follows) of a source that `bundle` made, exactly; ({}, `source`) of any other."""
+    first, _, rest = source.partition("\n")
+    entry = re.search(r"^_kw_main = _kw_load\('([\w.]+)'\)$", rest, re.MULTILINE)
+    if not first.startswith(FILES) or not entry:
+        return {}, source
+    try:
+        modules = ast.literal_eval(first.removeprefix(FILES))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return {}, source
+    if not isinstance(modules, dict) or not all(isinstance(t, str) for item in modules.items() for t in item):
+        return {}, source
+    files = {f"{name.replace('.', '/')}.py": text for name, text in modules.items()}
+    made = bundle(files, f"{entry.group(1).replace('.', '/')}.py").rstrip()
+    return (files, source.removeprefix(made)) if source.startswith(f"{made}\n") else ({}, source)
 
 
 def on_cpu(source: str) -> str:

@@ -95,6 +95,21 @@ def test_the_a_priori_bound_stops_what_a_bad_incumbent_would_let_through() -> No
     assert positive.failed == "a-priori bound"
 
 
+def test_nobody_is_held_to_less_than_the_incumbent_reaches() -> None:
+    """A sum that needs 12 units where the incumbent needs 7 is as honest as it; at 40 units the bound still stops it."""
+    exact, magnitude = torch.ones(4, 64, dtype=torch.float64), torch.full((4, 64), 16.0, dtype=torch.float64)
+
+    def off_by(units: float) -> torch.Tensor:
+        signs = torch.ones(4, 64, dtype=torch.float64)
+        signs[:, ::2] = -1
+        return (exact + signs * units * 2.0**-24 * 16.0).float()
+
+    asked = {"magnitude": magnitude, "zero_mean": True, "kind": "matmul", "terms": 512}
+    assert judge_output(off_by(10), off_by(7), exact, **asked).failed == ""
+    assert judge_output(off_by(10), off_by(4), exact, **asked).failed == "error against the incumbent"
+    assert judge_output(off_by(40), off_by(38), exact, **asked).failed == "a-priori bound"
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_dtypes_have_gates_of_their_own(dtype: torch.dtype) -> None:
     """Accumulation in float32 (float64) passes; in the narrow type, or a float32 result for float64, it fails."""

@@ -99,8 +99,10 @@ def test_a_binary_of_another_compiler_is_told_and_no_failure(judged: dict[str, P
 
 def test_other_labels_than_the_screens_give_are_found(judged: dict[str, Path], tmp_path: Path) -> None:
     bundle = read_bundle(judged["honest.cpp"])
-    shown = forged(judged, tmp_path / "a", labels=("custom",), tripwires=())
+    noticed = bundle.verdict.tripwires
+    shown = forged(judged, tmp_path / "a", labels=("custom",), tripwires=noticed)
     assert shown.verdict.labels == ("custom",) and failed(again(shown)) == set()
+    assert failed(again(forged(judged, tmp_path / "c", labels=("custom",), tripwires=("made up",)))) == {"screens"}
     assert failed(again(forged(judged, tmp_path / "b", labels=("framework-wrap",), tripwires=()))) == {"screens"}
     assert screen(bundle.candidate, None).refused == ""
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kernelwright.kernels.build import run_here
 from kernelwright.kernels.candidate import Candidate, SourceFile
+from kernelwright.kernels.formats.adapters import bundle, unbundle, with_adapter
 from kernelwright.kernels.problem import PrecisionPolicy
 from kernelwright.sandbox.screen_source import expand
 from kernelwright.sandbox.screens import Screening, screen
@@ -248,7 +249,6 @@ def test_labels_of_python() -> None:
         ("busy_threads.py", True),
         ("disguised.py", True),
         ("forking.py", True),
-        ("rings_itself.py", True),
         ("wrong.py", False),
     ],
 )
@@ -260,6 +260,60 @@ def test_caches_of_the_corpus_are_noticed() -> None:
     for name in ("cached_by_pointer.py", "cached_by_content.py"):
         found = screen(load_evil(name, pose()), None)
         assert found.refused == "" and any("keeps state" in t for t in found.tripwires), (name, found)
+
+
+KEPT = {
+    "exec(compile('x = 1', 'a', 'exec'), {})": "",
+    "exec(compile('import os', 'a', 'exec'), {})": "beyond",
+    "exec(compile('exec(1)', 'a', 'exec'), {})": "makes code",
+    "exec(compile('x = ' + '1', 'a', 'exec'), {})": "makes code",
+    "exec(compile('1', 'a', 'eval'), {})": "makes code",
+    "exec(compile('x = 1', 'a', 'exec'))": "makes code",
+}
+
+
+@pytest.mark.parametrize("source", KEPT)
+def test_code_in_a_literal_is_read_as_code(source: str) -> None:
+    refused = screen(python(source), None).refused
+    assert KEPT[source] in refused and bool(refused) == bool(KEPT[source])
+
+
+FILES = {"main.py": "import torch\nfrom rows import one\ndef run(x):\n    return (x + one,)\n", "rows.py": "one = 1\n"}
+
+
+def bundled(behind: str = "run = _kw_main.run\n", **files: str) -> Screening:
+    made = bundle({**FILES, **{f"{name}.py": text for name, text in files.items()}}, "main.py")
+    return screen(python(with_adapter(made, behind)), None)
+
+
+@pytest.mark.parametrize(
+    ("behind", "files", "word"),
+    [
+        ("run = _kw_main.run\n", {}, ""),
+        ("_kw_load('os')\n", {}, "makes code"),
+        ("_KW_FILES['rows'] = ''\n", {}, "makes code"),
+        ("import os\n", {}, "beyond"),
+        ("run = 1\n", {"rows": "import os\none = 1\n"}, "beyond"),
+        ("run = 1\n", {"rows": "import sys as t\n"}, "beyond"),
+        ("run = 1\n", {"rows": "import torch as t\n", "main": "import rows\nrows.t.load('f')\n"}, "beyond"),
+        ("run = 1\n", {"rows": "import torch as t\n", "main": "from rows import t\nt.load('f')\n"}, "beyond"),
+        ("run = 1\n", {"os": "a = 1\n", "main": "import os\n"}, "beyond"),
+        ("run = 1\n", {"numpy": "a = 1\n", "main": "import pytest\n"}, "beyond"),
+        ("run = 1\n", {"pytest": "a = 1\n", "main": "import pytest\n"}, "beyond"),
+        ("run = 1\n", {"rows": "def\n"}, "no python"),
+    ],
+)
+def test_the_files_of_a_solution_are_read_one_by_one(behind: str, files: dict[str, str], word: str) -> None:
+    refused = bundled(behind, **files).refused
+    assert word in refused and bool(refused) == bool(word)
+
+
+def test_a_loader_that_is_not_ours_is_read_as_any_code() -> None:
+    made = bundle(FILES, "main.py")
+    assert unbundle(made)[0] == FILES
+    for other in (made.replace("sys.meta_path.remove(Finder)", "pass"), made.replace("'one = 1", "f'one = 1")):
+        assert unbundle(other) == ({}, other)
+        assert screen(python(other), None).refused
 
 
 # ---- nothing makes a screen raise
