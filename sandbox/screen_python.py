@@ -41,12 +41,14 @@ def screen_python(candidate: Candidate, findings: Findings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """What a module came with: modules of its `own`, names of the `loader` that it may not use, and what the own
-    modules `hold` of others, by dotted path."""
+    """What a module came with."""
 
     own: frozenset[str]
+    """Modules of its own."""
     loader: frozenset[str]
+    """Names of the loader, which it may not use."""
     hold: dict[str, str]
+    """What the own modules hold of others: dotted path → dotted path of what it is."""
 
 
 def _follow_files(files: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,9 @@ RESAMPLES = 10_000
 LEAST_GAIN = 0.01
 UNFIT_FLOOR = 0.05
 LEAST_DRIFT = 0.5
+LEAST_HOPE, HOPE, NARROW = 0.99, 1.005, 1.6
+MISSED_GAIN = 0.03
+"""A first launch that leaves so much open is followed by others, if it was not below LEAST_HOPE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,23 @@ def _resample(blocks: list[NDArray[np.float64]], random: np.random.Generator) ->
 def calibrate_floor(launches: Sequence[Launch], *, pairs: int, seed: int = 0) -> float:
     """Return the A/A floor: the 97.5th percentile of |median ratio - 1| of the incumbent against itself.
 
-    Medians are taken over bootstrap samples of `pairs` pairs, the number a judgement uses.
+    Medians are taken over bootstrap samples of `pairs` pairs, the number a judgement uses, of the pairs as they are and
+    with the arms exchanged: both are the incumbent, and what one launch has over the other is told by more launches.
     """
-    pooled = np.concatenate([launch.log_ratios() for launch in launches])
+    once = np.concatenate([launch.log_ratios() for launch in launches])
+    pooled = np.concatenate([once, -once])
     random = np.random.default_rng(seed)
     medians = np.median(pooled[random.integers(0, len(pooled), (RESAMPLES, pairs))], axis=1)
     return float(np.percentile(np.abs(np.exp(medians) - 1), 97.5))
+
+
+def is_narrow(launches: Sequence[Launch]) -> bool:
+    """Return whether what a first launch shows is too small for one launch to decide, and too large to be left."""
+    if not launches:
+        return False
+    interval = bootstrap(launches)
+    least = LEAST_HOPE if interval.high > 1 + MISSED_GAIN else HOPE
+    return least < interval.ratio < NARROW
 
 
 def decide(interval: Interval, floor: float) -> tuple[Literal["faster", "slower", "inconclusive"], str]:

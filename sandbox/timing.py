@@ -1,6 +1,6 @@
 """Paired timing of two arms, with the supervisor's clock around batches of calls over the ring of weight sets.
 
-Each pair draws fresh activations for every batch, times both arms on them in ABBA order, and compares every result of
+Each pair draws fresh activations, times both arms on them in an order drawn by lot, and compares every result of
 the candidate's with the incumbent's: timed calls are judged calls. The other arm is stopped while one is timed; one
 lock file keeps all timing on this machine apart. CPU time from the cgroup is the second witness.
 """
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 AWAKE_S = 0.05
 """A little longer than a runner's idle threads stay awake (cell.SPIN_COUNT)."""
 WATCH_S = 0.05
-REPEATS = 2
 DOUBTS = 3
 PROBES = 6
 SEALED_CALLS = 16
@@ -127,9 +126,9 @@ class Timer:
                 self._time_batch(result, keep=False)
             result.wall_s = result.cpu_s = 0.0
             for pair in range(pairs):
-                times = [self._time_batch(result, keep=pair in picked and i == 0) for i in range(REPEATS)]
-                result.incumbent.append(min(t[0] for t in times))
-                result.candidate.append(min(t[1] for t in times))
+                incumbent, candidate = self._time_batch(result, keep=pair in picked)
+                result.incumbent.append(incumbent)
+                result.candidate.append(candidate)
                 if result.trouble:
                     break
         return result
@@ -280,8 +279,11 @@ def find_batch_gain(
     """Return whether a call by itself costs the candidate much more than one of a batch: then it does them at once.
 
     In a batch all inputs lie there together, in an engine never. What a doorbell for each call costs is known from the
-    incumbent, whose calls are independent. What looks so is tried twice more. Raises RunnerFailed.
+    incumbent, whose calls are independent. What looks so is tried twice more. Batches of one call have nothing to gain.
+    Raises RunnerFailed.
     """
+    if len(candidate.calls) == 1:
+        return False
     beside, own = float(np.median(result.incumbent)), float(np.median(result.candidate))
     for _ in range(DOUBTS):
         alone: list[list[float]] = [[], []]

@@ -42,7 +42,7 @@ from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
 from kernelwright.sandbox.screen_source import expand
 from kernelwright.sandbox.screens import screen
-from kernelwright.sandbox.stats import LEAST_GAIN, Launch, bootstrap, calibrate_floor, decide, find_drift
+from kernelwright.sandbox.stats import LEAST_GAIN, Launch, bootstrap, calibrate_floor, decide, find_drift, is_narrow
 from kernelwright.sandbox.supervisor import Arm
 from kernelwright.sandbox.trial import BLOCK_ORDERS, Trial, TrialSetup, time_alone
 from kernelwright.sandbox.verdict import Verdict
@@ -52,15 +52,13 @@ if TYPE_CHECKING:
     import torch
 
 ALL_ON = Controls()
-SEARCH_PAIRS = 16
+SEARCH_PAIRS = 32
 SEARCH_ALPHA = 0.05
 CONFIRM_LAUNCHES = 5
-CONFIRM_PAIRS = 12
+CONFIRM_PAIRS = 24
 """Per launch."""
-CALIBRATE_PAIRS = 24
-NARROW = 1.6
-"""A search win below this is launched again."""
-NARROW_LAUNCHES = 2
+CALIBRATE_PAIRS = 48
+NARROW_LAUNCHES, NARROW_PAIRS = 4, 64
 
 
 class Bench:
@@ -153,8 +151,8 @@ class Bench:
         if not ruling.settled:
             try:
                 launches = self._search_launch(candidate, binary, ruling)
-                if is_narrow_win(launches):
-                    launches += self._launch_again(candidate, binary, ruling)
+                if is_narrow(launches):
+                    launches = self._launch_again(candidate, binary, ruling)
                 self._decide(ruling, launches)
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
@@ -190,13 +188,18 @@ class Bench:
         ruling.settle("unmeasured", f"this machine cannot time triton: {said}")
 
     def _launch_again(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
-        """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win."""
+        """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win.
+
+        The first launch only chose whom to look at; it has no say in what these find.
+        """
         launches: list[Launch] = []
         for _ in range(NARROW_LAUNCHES):
             with self._runners.start_incumbent(1) as incumbent, self._start(candidate, binary, ruling) as arm:
                 trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
-                launch = trial.time_and_judge(SEARCH_PAIRS)
+                launch = trial.time_and_judge(NARROW_PAIRS)
                 launches += [launch] if launch else []
+            if ruling.settled:
+                break
         return launches
 
     def confirm(self, candidate: Candidate, lineage: str | None = None, screened: bool = True) -> Verdict:
@@ -390,11 +393,3 @@ class Bench:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def is_narrow_win(launches: Sequence[Launch]) -> bool:
-    """Return whether the launches show a win so small that one launch's memory layout could explain it."""
-    if not launches:
-        return False
-    interval = bootstrap(launches)
-    return interval.low > 1 and interval.ratio < NARROW

@@ -96,7 +96,7 @@ def test_the_a_priori_bound_stops_what_a_bad_incumbent_would_let_through() -> No
 
 
 def test_nobody_is_held_to_less_than_the_incumbent_reaches() -> None:
-    """A sum that needs 12 units where the incumbent needs 7 is as honest as it; at 40 units the bound still stops it."""
+    """A sum that needs 10 units where the incumbent needs 7 is as honest; at 40 units the bound still stops it."""
     exact, magnitude = torch.ones(4, 64, dtype=torch.float64), torch.full((4, 64), 16.0, dtype=torch.float64)
 
     def off_by(units: float) -> torch.Tensor:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelwright.sandbox.stats import Interval, Launch, bootstrap, calibrate_floor, decide, find_drift
+from kernelwright.sandbox.stats import Interval, Launch, bootstrap, calibrate_floor, decide, find_drift, is_narrow
 
 
 def simulate(seed: int, effect: float, *, launches: int = 5, pairs: int = 12, noise: float = 0.02) -> list[Launch]:
@@ -37,6 +37,37 @@ def test_nothing_is_never_something() -> None:
 def test_planted_gains_are_found(effect: float, least: float) -> None:
     outcomes = [judge(seed, effect) for seed in range(30)]
     assert outcomes.count("faster") / len(outcomes) >= least
+
+
+def search(seed: int, effect: float) -> str:
+    """Return the outcome of the way a search takes: one launch looks, and what is narrow is decided by four others."""
+    floors = simulate(seed + 10_000, 0.0, launches=1, pairs=48)
+    launches = simulate(seed, effect, launches=1, pairs=32)
+    if is_narrow(launches):
+        launches = simulate(seed + 20_000, effect, launches=4, pairs=64)
+    return decide(bootstrap(launches), calibrate_floor(floors, pairs=sum(len(x.incumbent) for x in launches)))[0]
+
+
+@pytest.mark.parametrize(("effect", "least", "most"), [(0.0, 0, 2), (0.03, 95, 100), (0.05, 99, 100)])
+def test_a_search_finds_a_few_percent_and_never_none(effect: float, least: int, most: int) -> None:
+    assert least <= [search(seed, effect) for seed in range(100)].count("faster") <= most
+
+
+@pytest.mark.parametrize(
+    ("candidate", "narrow"),
+    [
+        ((0.999, 1.0), False),
+        ((0.95, 1.05), True),
+        ((1.0, 1.1), False),
+        ((0.98, 1.0), True),
+        ((0.8, 0.81), True),
+        ((0.3, 0.31), False),
+        ((1.4, 1.5), False),
+    ],
+)
+def test_only_a_small_win_is_launched_again(candidate: tuple[float, float], narrow: bool) -> None:
+    assert is_narrow([Launch(incumbent=(1.0,) * 16, candidate=candidate * 8)]) is narrow
+    assert not is_narrow([])
 
 
 def test_a_slower_one_is_slower() -> None:

@@ -11,8 +11,7 @@ from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import WrongUse
 from kernelwright.sandbox.attempts import ALPHAS, Attempts
 from kernelwright.sandbox.controls import Controls
-from kernelwright.sandbox.stats import Launch
-from kernelwright.sandbox.verify import Bench, is_narrow_win
+from kernelwright.sandbox.verify import NARROW_LAUNCHES, NARROW_PAIRS, Bench
 from tests.sandbox.posed import load_evil, open_bench, pose, require_cage
 
 pytestmark = pytest.mark.cage
@@ -132,10 +131,11 @@ def test_the_fourth_confirm_of_an_author_is_not_granted(bench: Bench, tmp_path: 
         assert other.confirm(load_evil("wrong.py", other.problem)).outcome == "incorrect"
 
 
-def test_a_small_win_is_launched_twice_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernelwright.sandbox.verify.is_narrow_win", lambda launches: True)
+def test_a_small_win_is_decided_by_launches_of_its_own(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelwright.sandbox.verify.is_narrow", lambda launches: True)
     verdict = bench.search(load_evil("honest.cpp", bench.problem))
-    assert verdict.comparison is not None and verdict.comparison.launches == 3
+    assert verdict.comparison is not None and verdict.comparison.launches == NARROW_LAUNCHES
+    assert verdict.comparison.n == NARROW_LAUNCHES * NARROW_PAIRS
 
 
 @pytest.mark.parametrize("trials", [3, pytest.param(50, marks=pytest.mark.slow)])
@@ -157,12 +157,3 @@ def test_a_range_that_misses_the_timed_shape_is_invalid(bench: Bench) -> None:
     honest = load_evil("honest.cpp", bench.problem)
     narrow = type(honest).model_validate({**honest.model_dump(), "ranges": {"T": {"low": 1, "high": 1}}})
     assert bench.search(narrow).outcome == "invalid"
-
-
-@pytest.mark.parametrize(
-    ("candidate", "narrow"), [((1.0, 1.02), False), ((0.8, 0.81), True), ((0.3, 0.31), False), ((1.4, 1.5), False)]
-)
-def test_only_a_small_win_is_launched_again(candidate: tuple[float, float], narrow: bool) -> None:
-    launch = Launch(incumbent=(1.0,) * 16, candidate=candidate * 8)
-    assert is_narrow_win([launch]) is narrow
-    assert not is_narrow_win([])
