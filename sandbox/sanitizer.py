@@ -50,7 +50,7 @@ _OPTIONS = {
 }
 _DLPACK_CODES = {"float": 2, "bfloat": 4, "int": 0, "bool": 6}
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OURS = ("sanitizer_driver.cpp", "sanitizer_openmp.cpp")
+_OURS = ("sanitizer_driver.cpp", "sanitizer_openmp.cpp", "sanitizer_locks.cpp")
 
 
 @dataclass(frozen=True, slots=True)

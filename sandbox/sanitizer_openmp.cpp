@@ -299,19 +299,6 @@ pthread_mutex_t* named(void** place) {
 
 }  // namespace
 
-#if defined(__SANITIZE_THREAD__)
-extern "C" void __tsan_acquire(void*);
-extern "C" void __tsan_release(void*);
-// `#pragma omp flush` and std::atomic_thread_fence order memory; the sanitizer's own fence tells it nothing of that.
-extern "C" void __real___tsan_atomic_thread_fence(int);
-extern "C" void __wrap___tsan_atomic_thread_fence(int order) {
-  static char everybody;
-  __tsan_acquire(&everybody);
-  __tsan_release(&everybody);
-  __real___tsan_atomic_thread_fence(order);
-}
-#endif
-
 extern "C" {
 
 void GOMP_parallel(Body body, void* data, unsigned threads, unsigned) { run_parallel(body, data, threads, nullptr); }
@@ -416,21 +403,5 @@ double omp_get_wtime() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 double omp_get_wtick() { return 1e-9; }
-
-// An omp_lock_t has four bytes: they hold the number of one of our mutexes, given out by omp_init_lock.
-static pthread_mutex_t* locks[1024];
-static int num_locks = 0;
-void omp_init_lock(int* lock) {
-  pthread_mutex_lock(&naming);
-  if (num_locks == 1024) _exit(70);
-  locks[num_locks] = new pthread_mutex_t;
-  pthread_mutex_init(locks[num_locks], nullptr);
-  *lock = num_locks++;
-  pthread_mutex_unlock(&naming);
-}
-void omp_destroy_lock(int*) {}
-void omp_set_lock(int* lock) { pthread_mutex_lock(locks[*lock]); }
-void omp_unset_lock(int* lock) { pthread_mutex_unlock(locks[*lock]); }
-int omp_test_lock(int* lock) { return pthread_mutex_trylock(locks[*lock]) == 0; }
 
 }  // extern "C"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.profiles.profile import Ceilings
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.corpus_index import candidate_of, load_corpus
 from kernelwright.sandbox.selftest import open_selftest_bench
@@ -33,10 +34,17 @@ GETS_THROUGH = {
 """Control → an exploit of the corpus, or a file of tests/sandbox/evil, that nothing else stops."""
 ELSEWHERE = {
     **dict.fromkeys(OFF.values(), "tests/sandbox/test_verify.py"),
-    "roofline": "tests/sandbox/test_ruling.py",  # on scripted times: no machine can have them
-    "linear_time": "tests/sandbox/test_timing.py",  # on scripted times
-    "stop_waiting": "tests/sandbox/test_timing.py",  # on scripted arms
 }
+LAYERED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "linear_time": ("together_only.cpp", ()),
+    "stop_waiting": ("waits_at_the_mailbox", ("linear_time",)),
+    "roofline": ("nothing_when_timed.cpp", ("judge_timed",)),
+}
+"""Control → an exploit, and what is off all the while because it would stop that one, too."""
+TINY = Ceilings(
+    dram_bytes_per_s=1e9, cache_bytes_per_s=1e9, fp32_flops_per_s=2e9, threads=1, working_set_bytes=100_000_000
+)
+"""What a machine slow enough for doing nothing to be a miracle would reach."""
 IN_CONFIRM = ("hidden_shapes", "repeat_races", "sanitizer")
 
 
@@ -55,7 +63,7 @@ def play(name: str, controls: Controls, cache: Path, confirm: bool) -> Verdict:
 
 
 def test_every_control_is_here() -> None:
-    assert {f.name for f in fields(Controls)} == GETS_THROUGH.keys() | ELSEWHERE.keys()
+    assert {f.name for f in fields(Controls)} == GETS_THROUGH.keys() | ELSEWHERE.keys() | LAYERED.keys()
 
 
 @pytest.mark.parametrize(
@@ -70,3 +78,24 @@ def test_with_one_control_off_an_exploit_gets_through(control: str, tmp_path: Pa
     assert passed.outcome == "faster", (passed.outcome, passed.reason)
     assert all(evaluation.status == "PASSED" for evaluation in passed.evaluations)
     assert passed.isolation == "L0", "a bench with a control off must not look like one that holds"
+
+
+@pytest.mark.parametrize("control", LAYERED)
+def test_where_two_controls_stop_an_exploit_each_does(control: str, tmp_path: Path) -> None:
+    require_cage()
+    name, off = LAYERED[control]
+    problem = pose()
+    if "." in name:
+        candidate = load_evil(name, problem)
+    else:
+        candidate = candidate_of(next(entry for entry in load_corpus() if entry.name == name), problem)
+
+    def search(*switched_off: str) -> Verdict:
+        with open_bench(problem, tmp_path, Controls(**dict.fromkeys(switched_off, False))) as bench:
+            bench._ceilings = TINY if control == "roofline" else None
+            return bench.search(candidate, screened=False)
+
+    caught = search(*off)
+    assert caught.outcome != "faster", "with the control on it must be caught"
+    passed = search(*off, control)
+    assert passed.outcome == "faster", (passed.outcome, passed.reason, passed.comparison)
