@@ -22,7 +22,7 @@ def load_torch() -> None:
     sys.modules[LATER] = types.ModuleType(LATER)
     try:
         importlib.import_module("torch")
-    except Exception:
+    except Exception:  # another torch may fail in any way where its registrations are missing: then the plain way
         for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
             del sys.modules[name]
         importlib.import_module("torch")

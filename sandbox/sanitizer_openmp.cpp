@@ -279,24 +279,6 @@ bool take_signed(long* first, long* last) {
   return true;
 }
 
-pthread_mutex_t critical = PTHREAD_MUTEX_INITIALIZER, atomics = PTHREAD_MUTEX_INITIALIZER;
-pthread_mutex_t naming = PTHREAD_MUTEX_INITIALIZER;
-
-pthread_mutex_t* named(void** place) {
-  void* found = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-  if (found != nullptr) return static_cast<pthread_mutex_t*>(found);
-  pthread_mutex_lock(&naming);
-  found = __atomic_load_n(place, __ATOMIC_ACQUIRE);
-  if (found == nullptr) {
-    pthread_mutex_t* fresh = new pthread_mutex_t;
-    pthread_mutex_init(fresh, nullptr);
-    __atomic_store_n(place, static_cast<void*>(fresh), __ATOMIC_RELEASE);
-    found = fresh;
-  }
-  pthread_mutex_unlock(&naming);
-  return static_cast<pthread_mutex_t*>(found);
-}
-
 }  // namespace
 
 extern "C" {
@@ -371,13 +353,6 @@ void GOMP_single_copy_end(void* data) {
   self.team->copied = data;
   barrier();
 }
-
-void GOMP_critical_start() { pthread_mutex_lock(&critical); }
-void GOMP_critical_end() { pthread_mutex_unlock(&critical); }
-void GOMP_critical_name_start(void** place) { pthread_mutex_lock(named(place)); }
-void GOMP_critical_name_end(void** place) { pthread_mutex_unlock(named(place)); }
-void GOMP_atomic_start() { pthread_mutex_lock(&atomics); }
-void GOMP_atomic_end() { pthread_mutex_unlock(&atomics); }
 
 int omp_get_thread_num() { return self.team == nullptr ? 0 : self.number; }
 int omp_get_num_threads() { return self.team == nullptr ? 1 : self.team->size; }

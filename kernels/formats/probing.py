@@ -137,7 +137,7 @@ def examine(definition: str, axes: dict[str, int], distributions: list[str]) -> 
     first, again, other = call(plain, 1), call(plain, 1), call(plain, 2)
     try:
         wide, trouble = call(plain, 1, wide=True), ""
-    except Exception as error:
+    except Exception as error:  # whatever somebody's code raises on float64
         wide, trouble = (), f"{type(error).__name__}: {error}"
     narrow = [n for n, r in zip(posed.outputs, wide, strict=False) if r.is_floating_point() and r.itemsize < 8]
     return {
