@@ -17,14 +17,14 @@ from kernelwright.sandbox.cases import Case
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Tensors
 from kernelwright.sandbox.exchange import Answer
+from kernelwright.sandbox.lint import LintReport
 from kernelwright.sandbox.judge_process import case_adapter, receive_message, send_message
 from kernelwright.sandbox.mailbox import Layout, Mailbox
 from kernelwright.sandbox.verdict import Evaluation
+from kernelwright.sandbox.weights import WeightBox
 
 if TYPE_CHECKING:
     import torch
-
-    from kernelwright.sandbox.weights import WeightBox
 
 JUDGE_LIMITS = Limits(memory_bytes=16 << 30, cpu_seconds=None)
 SLOWEST_ANSWER_S = 300.0
@@ -86,6 +86,10 @@ class JudgeLink:
         ]
         return str(self._ask({"op": "agree", "pairs": pairs})["trouble"])
 
+    def lint(self) -> LintReport:
+        """Return what is wrong with the problem. This judge is used up by it: it has run the incumbent."""
+        return LintReport.model_validate(self._ask({"op": "lint"})["report"])
+
     def close(self) -> None:
         self._control.close()
         self._process.kill()
@@ -141,3 +145,15 @@ def _explain(trace: str) -> KernelwrightError:
             "run the reference by itself on inputs of these shapes, and mend it",
         )
     return KernelwrightError(f"the judge failed: {trace.strip()}", "report it with the problem's folder")
+
+
+def lint_caged(
+    problem: Problem, weights: Sequence[Mapping[str, torch.Tensor]], *, cage: Cage, threads: int
+) -> LintReport:
+    """Return what lint says of a problem from elsewhere, whose code runs in a cage. Raises as `JudgeLink.judge`."""
+    box = WeightBox(weights)
+    try:
+        with JudgeLink(problem, box, Controls(), cage=cage, threads=threads) as link:
+            return link.lint()
+    finally:
+        box.close()

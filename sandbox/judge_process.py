@@ -8,6 +8,7 @@ memory file that only the supervisor and this process map. Protocol:
     ← setup {problem, controls, weight_sets}       → {}
     ← judge {case, tensors, incumbent, candidate}  → {evaluation, reason}
     ← agree {pairs: [[incumbent, candidate] …]}    → {trouble}
+    ← lint {}                                      → {report}; executes the incumbent, so this process then judges nobody
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelwright.sandbox.mailbox import Place, view_tensor
@@ -76,7 +78,7 @@ class JudgeProcess:
     def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Return the reply to one message."""
         handlers: dict[str, Callable[..., dict[str, Any]]] = {
-            "setup": self._set_up, "judge": self._judge, "agree": self._agree,
+            "setup": self._set_up, "judge": self._judge, "agree": self._agree, "lint": self._lint,
         }  # fmt: skip
         return handlers[message.pop("op")](**message)
 
@@ -88,8 +90,9 @@ class JudgeProcess:
         from kernelwright.sandbox.judge import Judge
 
         self._controls = Controls(**controls)
-        sets = [{name: _tensor(self._weights, place) for name, place in one.items()} for one in weight_sets]
-        self._judge_of = Judge(Problem.model_validate(problem), sets, self._controls)
+        self._problem = Problem.model_validate(problem)
+        self._sets = [{name: _tensor(self._weights, place) for name, place in one.items()} for one in weight_sets]
+        self._judge_of = Judge(self._problem, self._sets, self._controls)
         return {}
 
     def _judge(
@@ -108,6 +111,13 @@ class JudgeProcess:
 
         incumbent, candidate = ([self._answer_from(pair[i]) for pair in pairs] for i in (0, 1))
         return {"trouble": find_disagreement(incumbent, candidate, self._controls)}
+
+    def _lint(self) -> dict[str, Any]:
+        from kernelwright.sandbox.lint import lint
+
+        del self._judge_of
+        drawn = self._problem.model_copy(update={"workloads": ()})  # stored inputs lie outside this cage
+        return {"report": lint(drawn, Path(), self._sets, self._controls).model_dump(mode="json")}
 
     def _answer_from(self, answer: dict[str, Any]) -> Answer:
         from kernelwright.sandbox.exchange import Answer

@@ -29,7 +29,7 @@ from kernelwright.sandbox.draw import Key, Tensors
 from kernelwright.sandbox.exchange import Answer
 from kernelwright.sandbox.fidelity import MAX_FACTOR
 from kernelwright.sandbox.judge import Judge
-from kernelwright.sandbox.nulls import Call, Results, make_nulls
+from kernelwright.sandbox.nulls import IDLE, Call, Results, make_nulls
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +57,8 @@ class LintReport(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     definition: str
     nulls: tuple[str, ...]
     """All null kernels that were tried."""
+    idle: tuple[str, ...] = ()
+    """Those that do none of the work; the others leave part of it out, which may be right where a part has no effect."""
     passing: tuple[NullPass, ...] = ()
     accepted: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ def lint(
     accepted = tuple(name for name, count in tried.items() if passed.count(name) == count)
     return LintReport(
         definition=problem.definition.name, nulls=tuple(tried), passing=tuple(passing), accepted=accepted,
+        idle=tuple(name for name in tried if name.split(" as ")[0] in IDLE or name.startswith("a copy of ")),
         faults=tuple(dict.fromkeys(faults)),
     )  # fmt: skip
 

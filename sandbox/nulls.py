@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Results = dict[str, "torch.Tensor"]
 CUT = 100
 """One part in so many of the reduction is left out."""
+IDLE = frozenset(
+    ("zeros", "ones", "its mean", "the mean of each row", "random numbers of its moments", "permuted rows")
+)
+"""Null kernels that compute nothing; copies of an input are idle, too."""
 
 
 @dataclass(frozen=True, slots=True)

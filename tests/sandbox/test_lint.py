@@ -10,11 +10,17 @@ import torch
 
 from kernelwright.kernels.problem import PrecisionPolicy
 from kernelwright.kernels.registry import OPS
+from kernelwright.profiles.errors import KernelwrightError
+from kernelwright.sandbox.cage import open_cage
+from kernelwright.sandbox.cases import Case
 from kernelwright.sandbox.controls import Controls
+from kernelwright.sandbox.exchange import Answer
+from kernelwright.sandbox.judge_link import JudgeLink, lint_caged
 from kernelwright.sandbox.lint import LintReport, find_dull, lint
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent / "weak_ops"))
+from kernelwright.sandbox.weights import WeightBox
 from small_problems import draw_small_sets, pose_small
 from weak_op import pose_weak
 
@@ -88,3 +94,21 @@ def test_dull_outputs_are_told_why() -> None:
     spread[:2] = torch.nan
     assert "not finite" in find_dull(spread, 1e-3)[0]
     assert find_dull(torch.zeros(0, dtype=torch.float64), 1.0) == ["is empty"]
+
+
+@pytest.mark.cage
+def test_a_problem_is_linted_in_a_cage_as_here() -> None:
+    problem, cage = pose_small("add_rmsnorm"), open_cage("bubblewrap")
+    weights = draw_small_sets(problem)
+    assert lint_caged(problem, weights, cage=cage, threads=1) == lint(problem, Path(), weights)
+
+
+@pytest.mark.cage
+def test_a_judge_that_has_linted_judges_nobody() -> None:
+    problem = pose_small("add_rmsnorm")
+    box = WeightBox(draw_small_sets(problem))
+    with JudgeLink(problem, box, Controls(), cage=open_cage("bubblewrap"), threads=1) as link:
+        assert link.lint().ok
+        with pytest.raises(KernelwrightError, match="the judge failed"):
+            link.judge(Case("normal", dict(problem.timed_axes), 0, "normal"), {}, Answer({}, ""), Answer({}, ""))
+    box.close()

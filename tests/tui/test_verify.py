@@ -112,3 +112,12 @@ def test_constructor_values_are_not_what_is_judged(tmp_path: Path, capsys: pytes
 def test_a_solution_of_another_definition_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, report = verify(SOL, SOLUTIONS / "fused_torch.json", tmp_path, capsys)
     assert code == 4 and "scaled_rmsnorm_h64" in str(report)
+
+
+def test_a_problem_that_zeros_solve_is_refused_by_a_confirm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "9_sine.py").write_text(SLOW.replace("return y", "return torch.relu(y - y.max())"))
+    (tmp_path / "new.py").write_text(FAST.replace("return y", "return torch.zeros_like(y)"))
+    words = ["verify", str(tmp_path / "9_sine.py"), str(tmp_path / "new.py"), "--threads", "1", "--json"]
+    assert main(words) == 4
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])["error"]
+    assert "zeros as output" in told["message"] and told["remedy"]

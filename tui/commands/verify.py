@@ -79,12 +79,15 @@ def judge(args: argparse.Namespace, problem: Problem, candidate: Candidate) -> V
     from kernelwright.sandbox.verify import Bench
 
     folder = args.problem if args.problem.is_dir() else args.problem.parent
+    weights = weight_sets(problem, args.model)
+    if args.phase == "confirm":
+        refuse_weak(args, problem, weights)
     with (
         tempfile.TemporaryDirectory(prefix="kernelwright-verify-") as cache,
         Bench(
             problem,
             problem_dir=folder,
-            weights=weight_sets(problem, args.model),
+            weights=weights,
             cage=args.cage,
             threads=args.threads,
             cache_dir=Path(cache),
@@ -95,6 +98,27 @@ def judge(args: argparse.Namespace, problem: Problem, candidate: Candidate) -> V
         ) as bench,
     ):
         return bench.confirm(candidate) if args.phase == "confirm" else bench.search(candidate)
+
+
+def refuse_weak(args: argparse.Namespace, problem: Problem, weights: Sequence[Mapping[str, torch.Tensor]]) -> None:
+    """Lint a problem from elsewhere; ours are held to it by a test. Raises BrokenInput when idle kernels solve it."""
+    from kernelwright.kernels.registry import is_ours
+    from kernelwright.sandbox.cage import open_cage
+    from kernelwright.sandbox.judge_link import lint_caged
+
+    if is_ours(problem.definition):
+        return
+    print("linting the problem: kernels that do not do its work must fail on it", file=sys.stderr, flush=True)
+    report = lint_caged(problem, weights, cage=open_cage(args.cage), threads=args.threads)
+    idle = [name for name in report.accepted if name in report.idle]
+    for fault in [*report.faults, *(f"right in every case: {name}" for name in report.accepted if name not in idle)]:
+        print(f"lint: {fault}", file=sys.stderr)
+    if idle:
+        raise BrokenInput(
+            f"{problem.definition.name} cannot tell a kernel from one that does not do the work: right in every case: "
+            f"{', '.join(idle)}",
+            "give it inputs on which they are wrong, or judge with --phase search, which proves nothing",
+        )
 
 
 def write_evidence(args: argparse.Namespace, problem: Problem, candidate: Candidate, verdict: Verdict) -> None:
