@@ -23,6 +23,7 @@ from kernelwright.engine import wire
 from kernelwright.engine.guard import Action, Guard
 from kernelwright.engine.listen import listen
 from kernelwright.engine.loop import EngineLoop, ServedEngine
+from kernelwright.kernels.allocator import keep_pages
 from kernelwright.profiles.errors import KernelwrightError
 
 _DRAIN_GRACE_S = 35.0
@@ -62,6 +63,7 @@ def serve(options: ServeOptions) -> int:
 
     Raises EnvironmentLacks (port in use, before the model is loaded), BrokenInput (the model cannot be read), WrongUse.
     """
+    keep_pages()  # as beside the judge
     with ExitStack() as stack:
         listening = stack.enter_context(listen(options.host, options.port, options.uds))
         signals = stack.enter_context(_Signals())

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
+from kernelwright.kernels import allocator
 from kernelwright.sandbox.cage import Cage, CagedProcess, Limits, python_argv
 from kernelwright.sandbox.log import Log
 from kernelwright.sandbox.runner import FORKED, READY
@@ -26,10 +27,6 @@ RUNNER_LIMITS = Limits()
 SPIN_COUNT = "1000000"
 """How long a kernel's threads wait for each other, awake: some 30 ms here. An engine's threads never sleep while it
 decodes; a runner's would between batches, and waking them is slow and not the kernel's."""
-
-ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-"""malloc keeps its pages from the start. Left to itself it decides by what the process has freed before (mallopt(3)),
-and then a copy of the incumbent that has once freed a large block is clearly faster than the incumbent."""
 
 
 class RunnerFailed(Exception):
@@ -56,7 +53,7 @@ class Cell:
         self._control, theirs = socket.socketpair()
         variables = {
             "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1",
-            "GOMP_SPINCOUNT": SPIN_COUNT, **ALLOCATOR, **(env or {}),
+            "GOMP_SPINCOUNT": SPIN_COUNT, **allocator.VARIABLES, **(env or {}),
         }  # fmt: skip
         with theirs:
             self._process = cage.spawn(
