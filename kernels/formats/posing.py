@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from kernelwright.kernels.build import RunCommand
-from kernelwright.kernels.candidate import Candidate
+from kernelwright.kernels.candidate import AxisRange, Candidate
 from kernelwright.kernels.definition import DTYPES, Definition, Workload
 from kernelwright.kernels.formats.imported import Note, changed, kept, made_up
 from kernelwright.kernels.formats.probe import Examined, examine
@@ -26,8 +27,7 @@ def pose_foreign(
 ) -> tuple[Problem, list[Note]]:  # fmt: skip
     """Return the problem and what had to be said about it.
 
-    The largest workload is timed unless `timed` names one. Other shapes than those of the workloads are not tried:
-    nothing says which are allowed. Raises BrokenInput when the reference cannot be run on drawn inputs.
+    The largest workload is timed unless `timed` names one. Raises BrokenInput when the reference cannot be run on drawn inputs.
     """
     var = [name for name, axis in definition.axes.items() if axis.value is None]
     for workload in workloads:
@@ -46,11 +46,29 @@ def pose_foreign(
         distributions = seen.finite()
         notes += _remarks(definition, seen)
     contract = op.contract(definition)
+    ranges = _between(definition, workloads, var)
+    for axis, span in ranges.items():
+        notes.append(made_up(f"{definition.name}.{axis}", f"a confirm also tries sizes from {span.low} to {span.high}"))
     return Problem(
         target=None, definition=definition, contract=contract, incumbent=incumbent or op.incumbent(definition),
-        workloads=tuple(workloads), ranges={}, timed_axes=axes,
+        workloads=tuple(workloads), ranges=ranges, timed_axes=axes,
         num_weight_sets=_num_sets(definition, contract.weights, axes), distributions=distributions,
     ), notes  # fmt: skip
+
+
+def _between(definition: Definition, workloads: Sequence[Workload], var: Sequence[str]) -> dict[str, AxisRange]:
+    """Return the range that the workloads span, where sizes between them are surely allowed.
+
+    That is so for one var axis alone of which no constraint says more than that it is positive, where all inputs are
+    drawn and none is a tensor of integers, which may be indices. Elsewhere only the workloads' shapes are tried.
+    """
+    stored = any(given.type == "safetensors" for workload in workloads for given in workload.inputs.values())
+    indexed = any(spec.shape is not None and "float" not in spec.dtype for spec in definition.inputs.values())
+    bound = [text for text in definition.constraints if not re.fullmatch(r"\s*\w+\s*(>\s*0|>=\s*1)\s*", text)]
+    if len(var) != 1 or stored or indexed or any(re.search(rf"\b{var[0]}\b", text) for text in bound):
+        return {}
+    sizes = [workload.axes[var[0]] for workload in workloads]
+    return {var[0]: AxisRange(low=min(sizes), high=max(sizes))} if min(sizes) < max(sizes) else {}
 
 
 def _check(definition: Definition, workload: Workload, var: Sequence[str]) -> None:

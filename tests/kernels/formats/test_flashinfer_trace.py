@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernelwright.kernels.candidate import AxisRange
 from kernelwright.kernels.definition import Definition
 from kernelwright.kernels.formats import flashinfer_trace as fib
 from kernelwright.kernels.formats.imported import write_files
@@ -232,3 +233,15 @@ def test_their_own_models_accept_what_we_write(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     assert int(done.stdout) == 1 + 4 + 2 + len(lines.splitlines())
+
+
+@pytest.mark.parametrize(("constraint", "held"), [("rows >= 1", False), ("rows % 3 == 0", True), ("rows < hidden", True)])
+def test_sizes_between_the_workloads_are_hidden_shapes_where_nothing_forbids_them(
+    constraint: str, held: bool, tmp_path: Path
+) -> None:
+    shutil.copytree(DATASET, tmp_path / "d")
+    path = next((tmp_path / "d/definitions").rglob("*.json"))
+    text = json.loads(path.read_text())
+    path.write_text(json.dumps({**text, "constraints": [*text["constraints"], constraint]}))
+    ranges = fib.read(tmp_path / "d", probe_here).problem().ranges
+    assert ranges == ({} if held else {"rows": AxisRange(low=3, high=48)})
