@@ -1,7 +1,7 @@
 // OpenMP on plain pthreads, for test builds under a sanitizer: what g++ -fopenmp calls, so that ThreadSanitizer sees
 // every synchronisation there is. libgomp itself is not instrumented, and its barriers would look like races.
 // Entry points: GCC's libgomp ABI (libgomp.map, libgomp_g.h). What is missing here (tasks with dependences, ordered,
-// doacross, cancellation, offloading) fails to link, and the caller says "unavailable".
+// doacross, cancellation, offloading) fails to link, and the caller says "failed".
 //
 // It must order no more than OpenMP does, or it would hide races. So the counters that hand out iterations are relaxed
 // atomics, which order nothing, and no thread begins a region before all have taken it up.

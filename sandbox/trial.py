@@ -60,6 +60,7 @@ RACE_BETWEEN_BLOCKS = "a race: its results depend on the order in which blocks r
 SANITIZED: dict[str, tuple[Outcome, str]] = {
     "race": ("incorrect", "a race: its threads use the same memory without an order between them"),
     "memory": ("invalid", "it reads or writes outside its memory"),
+    "failed": ("inconclusive", "it cannot be built or run under the race detector, so nothing is known of its races"),
 }
 HELD_BEFORE = "its results depend on what its outputs or its scratch held before, or on a race"
 
@@ -219,7 +220,7 @@ class Trial:
     def try_sanitizers(self, case: Case, cage: Cage, cache: Path) -> bool:
         """Run a C++ candidate on the inputs of `case` under the sanitizers; what they find settles the ruling.
 
-        That nothing was found, or that nothing could be built or run, changes nothing: see `sanitizer.py`.
+        That it cannot be run under them settles it, too; that this host has none is noted: see `sanitizer.py`.
         """
         assert self.ruling is not None
         axes, problem = self.setup.axes(case.axes), self.setup.problem
@@ -227,10 +228,13 @@ class Trial:
         weights = self.setup.weights[case.slot]
         candidate, named = self.arm.candidate, (problem.definition, problem.contract)
         found = find_races(candidate, *named, tensors, weights, cage=cage, cache=cache)
-        if found.status in SANITIZED:
+        said = found.status if found.status != "failed" else f"failed: {found.log[:200]}"
+        self.ruling.note("race and memory detectors", said, "clean", found.status in ("clean", "unavailable"))
+        if found.status in ("race", "memory"):
             self.ruling.evaluations.append(
                 Evaluation(workload=f"{case.name}-{found.tool}", status="RUNTIME_ERROR", log=found.log[-4000:])
             )
+        if found.status in SANITIZED:
             self.ruling.settle(*SANITIZED[found.status])
         return not self.ruling.settled
 

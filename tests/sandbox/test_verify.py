@@ -157,3 +157,23 @@ def test_a_range_that_misses_the_timed_shape_is_invalid(bench: Bench) -> None:
     honest = load_evil("honest.cpp", bench.problem)
     narrow = type(honest).model_validate({**honest.model_dump(), "ranges": {"T": {"low": 1, "high": 1}}})
     assert bench.search(narrow).outcome == "invalid"
+
+
+TASKS = """
+#include "linear.h"
+
+LINEAR_RUN {
+#pragma omp parallel
+#pragma omp single
+#pragma omp task
+  l.compute();
+}
+"""
+
+
+def test_what_the_race_detector_cannot_run_is_not_accepted(bench: Bench) -> None:
+    honest = load_evil("honest.cpp", bench.problem)
+    source = honest.sources[0].model_copy(update={"content": TASKS})
+    verdict = bench.confirm(honest.model_copy(update={"sources": (source, *honest.sources[1:])}))
+    assert verdict.outcome == "inconclusive" and "race detector" in verdict.reason, verdict
+    assert any(d.rule == "race and memory detectors" and not d.passed for d in verdict.decisions)
