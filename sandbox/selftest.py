@@ -42,7 +42,7 @@ class Plan:
 
 
 FAST = Plan(False, search_trials=4, confirm_trials=0, planted=((-10.0, 1), (20.0, 1)))
-FULL = Plan(True, search_trials=60, confirm_trials=6, planted=((-5.0, 1), (-3.0, 1), (3.0, 5), (5.0, 5), (10.0, 1)))
+FULL = Plan(True, search_trials=48, confirm_trials=6, planted=((-3.0, 1), (3.0, 4), (5.0, 4)))
 
 
 @dataclass(slots=True)
