@@ -17,8 +17,8 @@ from kernelwright.sandbox.cases import Case
 from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.draw import Tensors
 from kernelwright.sandbox.exchange import Answer
-from kernelwright.sandbox.lint import LintReport
 from kernelwright.sandbox.judge_process import case_adapter, receive_message, send_message
+from kernelwright.sandbox.lint import LintReport
 from kernelwright.sandbox.mailbox import Layout, Mailbox
 from kernelwright.sandbox.verdict import Evaluation
 from kernelwright.sandbox.weights import WeightBox

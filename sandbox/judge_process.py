@@ -8,7 +8,7 @@ memory file that only the supervisor and this process map. Protocol:
     ← setup {problem, controls, weight_sets}       → {}
     ← judge {case, tensors, incumbent, candidate}  → {evaluation, reason}
     ← agree {pairs: [[incumbent, candidate] …]}    → {trouble}
-    ← lint {}                                      → {report}; executes the incumbent, so this process then judges nobody
+    ← lint {}                                      → {report}; runs the incumbent: the process judges nobody after it
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class LintReport(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     nulls: tuple[str, ...]
     """All null kernels that were tried."""
     idle: tuple[str, ...] = ()
-    """Those that do none of the work; the others leave part of it out, which may be right where a part has no effect."""
+    """Those that do none of the work; the others leave part of it out, which is right where that has no effect."""
     passing: tuple[NullPass, ...] = ()
     accepted: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()

@@ -278,23 +278,23 @@ def find_batch_gain(
 ) -> bool:
     """Return whether a call by itself costs the candidate much more than one of a batch: then it does them at once.
 
-    In a batch all inputs lie there together, in an engine never. What a doorbell for each call costs is known from the
-    incumbent, whose calls are independent. What looks so is tried twice more. Batches of one call have nothing to gain.
+    In a batch all inputs lie there together, in an engine never. What a doorbell for each call costs cancels against the
+    incumbent's call just before, and its calls are independent. What looks so is tried twice more. Batches of one call have nothing to gain.
     Raises RunnerFailed.
     """
     if len(candidate.calls) == 1:
         return False
     beside, own = float(np.median(result.incumbent)), float(np.median(result.candidate))
     for _ in range(DOUBTS):
-        alone: list[list[float]] = [[], []]
+        further = []
         for _ in range(SEALED_CALLS):
-            inputs = draw()[:1]
-            for which, exchange in enumerate((incumbent, candidate)):
-                other = (candidate, incumbent)[which]
+            inputs, alone = draw()[:1], []
+            for exchange, other in ((incumbent, candidate), (candidate, incumbent)):
                 with stopped(other.arm):
-                    alone[which].append(probe(exchange, inputs, timeout_s))
-        doorbell = float(np.percentile(alone[0], 75)) - beside  # both ends that favour an honest candidate
-        if float(np.percentile(alone[1], 25)) - doorbell <= SEALED_FACTOR * own + SEALED_SLACK_S:
+                    alone.append(probe(exchange, inputs, timeout_s))
+            further.append(alone[1] - alone[0])
+        # the end of the spread that favours an honest candidate
+        if beside + float(np.percentile(further, 25)) <= SEALED_FACTOR * own + SEALED_SLACK_S:
             return False
     return True
 

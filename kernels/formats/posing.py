@@ -27,7 +27,8 @@ def pose_foreign(
 ) -> tuple[Problem, list[Note]]:  # fmt: skip
     """Return the problem and what had to be said about it.
 
-    The largest workload is timed unless `timed` names one. Raises BrokenInput when the reference cannot be run on drawn inputs.
+    The largest workload is timed unless `timed` names one. Raises BrokenInput when the reference cannot be run on drawn
+    inputs.
     """
     var = [name for name, axis in definition.axes.items() if axis.value is None]
     for workload in workloads:

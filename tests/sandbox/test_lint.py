@@ -20,9 +20,10 @@ from kernelwright.sandbox.lint import LintReport, find_dull, lint
 
 sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parent / "weak_ops"))
-from kernelwright.sandbox.weights import WeightBox
 from small_problems import draw_small_sets, pose_small
 from weak_op import pose_weak
+
+from kernelwright.sandbox.weights import WeightBox
 
 LOOSE = Controls(relative_gate=False)
 """The usual tolerance of 1e-2, which these problems were once accepted with."""

@@ -48,9 +48,9 @@ def search(seed: int, effect: float) -> str:
     return decide(bootstrap(launches), calibrate_floor(floors, pairs=sum(len(x.incumbent) for x in launches)))[0]
 
 
-@pytest.mark.parametrize(("effect", "least", "most"), [(0.0, 0, 2), (0.03, 95, 100), (0.05, 99, 100)])
+@pytest.mark.parametrize(("effect", "least", "most"), [(0.0, 0, 1), (0.03, 37, 40), (0.05, 39, 40)])
 def test_a_search_finds_a_few_percent_and_never_none(effect: float, least: int, most: int) -> None:
-    assert least <= [search(seed, effect) for seed in range(100)].count("faster") <= most
+    assert least <= [search(seed, effect) for seed in range(40)].count("faster") <= most
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,7 @@ def test_with_its_control_off_the_cheat_gets_through(cache: Path, name: str) -> 
     assert verdict.isolation == "L0", "a bench with a control off must not look like one that holds"
 
 
+@pytest.mark.slow
 def test_a_confirm_with_a_control_off_is_never_accepted(cache: Path) -> None:
     with open_bench(pose(), cache, Controls(repeat_races=False)) as bench:
         verdict = bench.confirm(load_evil("honest.cpp", bench.problem))
@@ -138,7 +139,8 @@ def test_a_small_win_is_decided_by_launches_of_its_own(bench: Bench, monkeypatch
     assert verdict.comparison.n == NARROW_LAUNCHES * NARROW_PAIRS
 
 
-@pytest.mark.parametrize("trials", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("trials", [50])
 def test_the_incumbent_is_never_faster_than_itself(cache: Path, trials: int) -> None:
     with open_bench(pose(slow_incumbent=False), cache) as bench:
         bench._floor = None

@@ -235,7 +235,9 @@ def test_their_own_models_accept_what_we_write(tmp_path: Path) -> None:
     assert int(done.stdout) == 1 + 4 + 2 + len(lines.splitlines())
 
 
-@pytest.mark.parametrize(("constraint", "held"), [("rows >= 1", False), ("rows % 3 == 0", True), ("rows < hidden", True)])
+@pytest.mark.parametrize(
+    ("constraint", "held"), [("rows >= 1", False), ("rows % 3 == 0", True), ("rows < hidden", True)]
+)
 def test_sizes_between_the_workloads_are_hidden_shapes_where_nothing_forbids_them(
     constraint: str, held: bool, tmp_path: Path
 ) -> None:
