@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,13 @@ TINY = Ceilings(
 )
 """What a machine slow enough for doing nothing to be a miracle would reach."""
 IN_CONFIRM = ("hidden_shapes", "repeat_races", "sanitizer")
+OFTEN = ("masks", "screens", "linear_time")
+"""Tried whenever tests run; the others, which take ten seconds and more each, with --slow."""
+
+
+def marked(controls: Iterable[str]) -> list[Any]:
+    return [pytest.param(control, marks=() if control in OFTEN else pytest.mark.slow) for control in controls]
+
 
 
 def play(name: str, controls: Controls, cache: Path, confirm: bool) -> Verdict:
@@ -66,9 +75,7 @@ def test_every_control_is_here() -> None:
     assert {f.name for f in fields(Controls)} == GETS_THROUGH.keys() | ELSEWHERE.keys() | LAYERED.keys()
 
 
-@pytest.mark.parametrize(
-    "control", [pytest.param(c, marks=pytest.mark.slow if c in IN_CONFIRM else ()) for c in GETS_THROUGH]
-)
+@pytest.mark.parametrize("control", marked(GETS_THROUGH))
 def test_with_one_control_off_an_exploit_gets_through(control: str, tmp_path: Path) -> None:
     require_cage()
     confirm = control in IN_CONFIRM
@@ -80,7 +87,7 @@ def test_with_one_control_off_an_exploit_gets_through(control: str, tmp_path: Pa
     assert passed.isolation == "L0", "a bench with a control off must not look like one that holds"
 
 
-@pytest.mark.parametrize("control", LAYERED)
+@pytest.mark.parametrize("control", marked(LAYERED))
 def test_where_two_controls_stop_an_exploit_each_does(control: str, tmp_path: Path) -> None:
     require_cage()
     name, off = LAYERED[control]

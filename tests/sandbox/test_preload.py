@@ -36,6 +36,7 @@ def test_what_was_left_out_is_loaded_for_who_needs_it(source: str, completed: bo
     assert done.stdout.strip() == str(completed)
 
 
+@pytest.mark.slow
 def test_a_compiled_candidate_works_after_it() -> None:
     program = PROGRAM.format(source="torch.compile") + (
         "f = torch.compile(lambda x: x * 2 + 1, backend='eager')\n"

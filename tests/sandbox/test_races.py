@@ -132,6 +132,7 @@ def test_a_race_between_blocks_is_found_though_the_usual_order_is_right(norms: B
 
 
 @needs_triton
+@pytest.mark.slow
 def test_atomic_additions_may_round_differently_and_are_labelled(norms: Bench) -> None:
     verdict = norms.search(triton_sources.triton_candidate("add_rmsnorm_h96", triton_sources.ATOMIC))
     assert verdict.outcome == "unmeasured", verdict.reason

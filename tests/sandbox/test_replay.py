@@ -60,6 +60,7 @@ def test_an_honest_verdict_holds_and_is_timed_beside(judged: dict[str, Path]) ->
     assert not found.accepted, "a search allows no patch"
 
 
+@pytest.mark.slow
 def test_a_rejection_is_found_again(judged: dict[str, Path]) -> None:
     bundle = read_bundle(judged["wrong.py"])
     assert bundle.verdict.outcome == "incorrect"
@@ -82,6 +83,7 @@ def test_a_rejection_of_honest_code_is_found_out(judged: dict[str, Path], tmp_pa
     assert failed(again(slander)) == {"judgement"}
 
 
+@pytest.mark.slow
 def test_another_key_is_found(judged: dict[str, Path], tmp_path: Path) -> None:
     assert failed(again(forged(judged, tmp_path / "b", key="11" * 32))) == {"judgement"}
 
@@ -90,6 +92,7 @@ def test_another_binary_is_found(judged: dict[str, Path], tmp_path: Path) -> Non
     assert "build" in failed(again(forged(judged, tmp_path / "b", binary="22" * 32)))
 
 
+@pytest.mark.slow
 def test_a_binary_of_another_compiler_is_told_and_no_failure(judged: dict[str, Path], tmp_path: Path) -> None:
     environment = {"compiler": "g++ 1.0"}
     found = again(forged(judged, tmp_path / "b", binary="22" * 32, environment=environment))
@@ -114,6 +117,7 @@ def test_what_was_tampered_with_is_not_run(judged: dict[str, Path]) -> None:
     assert {check.name for check in again(other).checks}.isdisjoint({"build", "judgement"})
 
 
+@pytest.mark.slow
 def test_without_the_weights_it_is_judged_on_others(judged: dict[str, Path]) -> None:
     found = replay(read_bundle(judged["honest.cpp"]), timed=False)
     assert found.passed

@@ -103,7 +103,10 @@ OFF = {
 }
 
 
-@pytest.mark.parametrize("name", OFF)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if i % 2 else pytest.mark.slow) for i, name in enumerate(OFF)],
+)
 def test_with_its_control_off_the_cheat_gets_through(cache: Path, name: str) -> None:
     controls = Controls(**{OFF[name]: False})
     with open_bench(pose(), cache, controls) as bench:

@@ -70,7 +70,9 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("task", "silu") else ()) for name in EXPECTED]
+)
 def test_each_format_is_judged_and_answered_in_its_own_words(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -102,6 +104,7 @@ def test_a_submission_that_reads_the_wrong_row_is_incorrect(tmp_path: Path, caps
     assert "check: fail" in (tmp_path / "o/result.txt").read_text()
 
 
+@pytest.mark.slow
 def test_constructor_values_are_not_what_is_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "6_sine.py").write_text(SLOW)
     (tmp_path / "new.py").write_text(FAST.replace("* self.gain", ""))  # right only while the gains are ones
