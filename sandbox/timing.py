@@ -278,9 +278,9 @@ def find_batch_gain(
 ) -> bool:
     """Return whether a call by itself costs the candidate much more than one of a batch: then it does them at once.
 
-    In a batch all inputs lie there together, in an engine never. What a doorbell for each call costs cancels against the
-    incumbent's call just before, and its calls are independent. What looks so is tried twice more. Batches of one call
-    have nothing to gain. Raises RunnerFailed.
+    In a batch all inputs lie there together, in an engine never. What the doorbell of each call costs cancels against
+    the incumbent's call just before, and its calls are independent. What looks so is tried twice more. Batches of one
+    call have nothing to gain. Raises RunnerFailed.
     """
     if len(candidate.calls) == 1:
         return False

@@ -56,7 +56,6 @@ def marked(controls: Iterable[str]) -> list[Any]:
     return [pytest.param(control, marks=() if control in OFTEN else pytest.mark.slow) for control in controls]
 
 
-
 def play(name: str, controls: Controls, cache: Path, confirm: bool) -> Verdict:
     screened = name == GETS_THROUGH["screens"]  # what obfuscation hides from the screens must be stopped, too
     if "." in name:
