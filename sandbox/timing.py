@@ -36,6 +36,7 @@ AWAKE_S = 0.05
 WATCH_S = 0.05
 DOUBTS = 3
 PROBES = 6
+LONE_DOUBTS, PAUSE_S = 6, 0.25
 SEALED_CALLS = 16
 SEALED_FACTOR, SEALED_SLACK_S = 1.5, 15e-6
 LARGE = 1 << 14
@@ -279,13 +280,15 @@ def find_batch_gain(
     """Return whether a call by itself costs the candidate much more than one of a batch: then it does them at once.
 
     In a batch all inputs lie there together, in an engine never. What the doorbell of each call costs cancels against
-    the incumbent's call just before, and its calls are independent. What looks so is tried twice more. Batches of one
-    call have nothing to gain. Raises RunnerFailed.
+    the incumbent's call just before, and its calls are independent. What looks so is tried again, with pauses: on a
+    busy machine one arm may sit on the busy core for a while. Batches of one call have nothing to gain. Raises
+    RunnerFailed.
     """
     if len(candidate.calls) == 1:
         return False
     beside, own = float(np.median(result.incumbent)), float(np.median(result.candidate))
-    for _ in range(DOUBTS):
+    for doubt in range(LONE_DOUBTS):
+        time.sleep(PAUSE_S if doubt else 0.0)
         further = []
         for _ in range(SEALED_CALLS):
             inputs, alone = draw()[:1], []
