@@ -48,7 +48,7 @@ TINY = Ceilings(
 )
 """What a machine slow enough for doing nothing to be a miracle would reach."""
 IN_CONFIRM = ("hidden_shapes", "repeat_races", "sanitizer")
-OFTEN = ("masks", "screens", "linear_time")
+OFTEN = ("masks", "screens")
 """Tried whenever tests run; the others, which take ten seconds and more each, with --slow."""
 
 
