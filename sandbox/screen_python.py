@@ -32,11 +32,19 @@ def screen_python(candidate: Candidate, findings: Findings) -> None:
     for source in candidate.sources:
         files, rest = unbundle(source.content)
         own = frozenset(path.removesuffix(".py").split("/")[0] for path in files)
-        own = frozenset(name for name in own if importlib.util.find_spec(name) is None)  # they hide nobody else's
+        own = frozenset(name for name in own if _is_free(name))
         loader = frozenset({"_kw_load", "_KW_FILES"}) if files else frozenset()
         held = _follow_files(files)
         for path, text in {**files, source.path: rest}.items():
             _screen_text(path, text, candidate.entry_point, findings, Company(own, loader, held))
+
+
+def _is_free(name: str) -> bool:
+    """Return whether no installed module has this name: a module of one's own must not open the way to another's."""
+    try:
+        return name.isidentifier() and importlib.util.find_spec(name) is None
+    except ValueError:  # a module that is loaded without a spec, such as __main__
+        return False
 
 
 @dataclass(frozen=True, slots=True)

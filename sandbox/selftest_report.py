@@ -87,7 +87,7 @@ class SelftestReport(BaseModel, frozen=True, extra="forbid", use_attribute_docst
             for p in self.planted
             if p.percent < 0 and p.faster
         ]
-        if self.isolation < "L3":
+        if trials and self.isolation < "L3":  # told by the trials: exploits are played past the screens
             found.append(f"the cage reached isolation {self.isolation} only, a patch needs L3")
         return tuple(found)
 

@@ -300,6 +300,8 @@ def bundled(behind: str = "run = _kw_main.run\n", **files: str) -> Screening:
         ("run = 1\n", {"os": "a = 1\n", "main": "import os\n"}, "beyond"),
         ("run = 1\n", {"numpy": "a = 1\n", "main": "import pytest\n"}, "beyond"),
         ("run = 1\n", {"pytest": "a = 1\n", "main": "import pytest\n"}, "beyond"),
+        ("run = 1\n", {"__main__": "a = 1\n", "main": "import __main__\n"}, "beyond"),
+        ("run = 1\n", {"": "a = 1\n"}, ""),
         ("run = 1\n", {"rows": "def\n"}, "no python"),
     ],
 )

@@ -63,7 +63,10 @@ def print_report(report: SelftestReport) -> None:
             highlight=False,
         )
     verdict = "the judge holds on this machine" if report.passed else "the judge does NOT hold on this machine"
-    console.print(f"{verdict} ({report.isolation}, {report.seconds:.0f} s)", highlight=False)
+    where = f"{report.isolation}, {report.seconds:.0f} s"
+    if report.passed and not aa.search_trials:
+        verdict, where = "the judge holds against these; nothing is recorded", f"{report.seconds:.0f} s"
+    console.print(f"{verdict} ({where})", highlight=False)
     for failure in report.failures:
         console.print(f"  {failure}", highlight=False)
 
