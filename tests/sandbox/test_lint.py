@@ -95,6 +95,7 @@ def test_dull_outputs_are_told_why() -> None:
     spread[:2] = torch.nan
     assert "not finite" in find_dull(spread, 1e-3)[0]
     assert find_dull(torch.zeros(0, dtype=torch.float64), 1.0) == ["is empty"]
+    assert find_dull(torch.ones((), dtype=torch.float64), 1e-3) == [], "a single number has no spread"
 
 
 @pytest.mark.cage
