@@ -282,12 +282,13 @@ def find_batch_gain(
 
     In a batch all inputs lie there together, in an engine never. What the doorbell of each call costs cancels against
     the incumbent's call just before, and its calls are independent. What looks so is tried again, with pauses: on a
-    busy machine one arm may sit on the busy core for a while. Batches of one call have nothing to gain. Raises
+    busy machine one arm may sit on the busy core for a while. Batches of one call have nothing to gain. Who is not
+    faster has gained nothing; after a doorbell his code is cold, too, and costs more the more there is of it. Raises
     RunnerFailed.
     """
-    if len(candidate.calls) == 1:
-        return False
     beside, own = float(np.median(result.incumbent)), float(np.median(result.candidate))
+    if len(candidate.calls) == 1 or own >= beside:
+        return False
     for doubt in range(LONE_DOUBTS):
         time.sleep(PAUSE_S if doubt else 0.0)
         further = []

@@ -68,6 +68,13 @@ def test_calls_that_cost_less_together_than_alone_are_found(lone: float, gains: 
     assert find_batch_gain(beside, exchange, result, lambda: [{}] * 8, 1.0) is gains  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("own", "gains"), [(0.0009, True), (0.0011, False)])
+def test_who_is_no_faster_has_gained_nothing(own: float, gains: bool) -> None:
+    beside, exchange = ScriptedExchange(lambda *_: 0.0109), ScriptedExchange(lambda *_: 0.0130)
+    result = TimedLaunch(incumbent=[0.001] * 3, candidate=[own] * 3)
+    assert find_batch_gain(beside, exchange, result, lambda: [{}] * 8, 1.0) is gains  # type: ignore[arg-type]
+
+
 class ScriptedArm:
     """Notes in `log` what is done to it, under its name."""
 
