@@ -144,6 +144,10 @@ class CagedProcess:
         used = self._group.cpu_seconds() if self._group else None
         return used if used is not None else sum(cpu_seconds_of(p) for p in self.inside())
 
+    def waited_seconds(self) -> float:
+        """Return how long threads inside were ready so far and had no processor; 0 where the kernel does not count."""
+        return sum(waited_seconds_of(p) for p in self.inside())
+
     def num_processes(self) -> int:
         """Return how many live processes the command has become, itself included."""
         return self.count_running(self.inside())
@@ -268,6 +272,19 @@ def cpu_seconds_of(pid: int) -> float:
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def waited_seconds_of(pid: int) -> float:
+    """Return how long the threads of one process waited on a run queue, in seconds, summed; 0 when it is gone.
+
+    Source: the second field of /proc/PID/task/TID/schedstat (Linux, Documentation/scheduler/sched-stats).
+    """
+    waited = 0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                waited += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1])
+    return waited / 1e9
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

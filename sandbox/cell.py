@@ -139,6 +139,10 @@ class Fork:
         """Return CPU time used so far by everything in the cage; the process that forks uses none meanwhile."""
         return self._caged.cpu_seconds()
 
+    def waited_seconds(self) -> float:
+        """Return how long its threads were ready so far and had no processor."""
+        return self._caged.waited_seconds()
+
     def stop(self) -> None:
         """Stop everything in the cage, the process that forks included: whatever got hold of it stops, too."""
         self._caged.stop()

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from kernelwright.sandbox.stats import Launch, bootstrap, decide
+from kernelwright.sandbox.stats import Launch, conclude
 from kernelwright.sandbox.verdict import Verdict
 
 CLOSE = 1e-9
@@ -24,15 +24,19 @@ def check_statistics(verdict: Verdict) -> Finding:
         if verdict.outcome in ("faster", "slower") or verdict.launches:
             return False, "the samples and the comparison do not go together"
         return None, "nothing was timed"
-    launches = [Launch(samples.incumbent, samples.candidate) for samples in verdict.launches]
+    launches = [Launch(samples.incumbent, samples.candidate, samples.waited) for samples in verdict.launches]
     if not launches or any(len(x.incumbent) != len(x.candidate) for x in launches):
         return False, "there are no whole pairs of raw samples for its comparison"
     times = np.concatenate([np.asarray((*x.incumbent, *x.candidate)) for x in launches])
     if not times.size or not np.isfinite(times).all() or not (times > 0).all():
         return False, "some raw samples are no times"
+    waits = [np.asarray(x.waited) for x in launches if x.waited]
+    if any(len(x.waited) not in (0, len(x.incumbent)) for x in launches) or any(not (w >= 0).all() for w in waits):
+        return False, "some of the incumbent's waits are no times"
     if not 0.5 <= recorded.confidence < 1 or not 0 <= recorded.floor < 1:
         return False, "its confidence or floor is impossible"
-    interval = bootstrap(launches, confidence=recorded.confidence)
+    found = conclude(launches, recorded.floor, recorded.confidence)
+    interval, outcome = found.interval, found.outcome
     medians = [
         float(np.median(np.concatenate([getattr(x, arm) for x in launches]))) * 1e6
         for arm in ("incumbent", "candidate")
@@ -47,7 +51,6 @@ def check_statistics(verdict: Verdict) -> Finding:
             False,
             f"the samples give {interval.ratio:.4g} [{interval.low:.4g}, {interval.high:.4g}], not what is recorded",
         )
-    outcome, _ = decide(interval, recorded.floor)
     if verdict.outcome in ("faster", "slower") and verdict.outcome != outcome:
         return False, f"the samples say {outcome}"
     if verdict.outcome == "inconclusive" and outcome != "inconclusive" and all(d.passed for d in verdict.decisions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -92,7 +92,7 @@ class Ruling:
     def compare(self, interval: Interval, launches: Sequence[Launch], floor: float, confidence: float) -> None:
         incumbent = np.concatenate([np.asarray(launch.incumbent) for launch in launches])
         candidate = np.concatenate([np.asarray(launch.candidate) for launch in launches])
-        self.launches = [Samples(incumbent=launch.incumbent, candidate=launch.candidate) for launch in launches]
+        self.launches = [Samples(**asdict(launch)) for launch in launches]
         self.comparison = Comparison(
             ratio=interval.ratio, low=interval.low, high=interval.high, confidence=confidence, n=interval.n,
             launches=interval.launches, floor=floor, incumbent_us=float(np.median(incumbent)) * 1e6,

@@ -3,7 +3,7 @@
 Method: log-ratio of each pair, median over pairs, percentile interval of a block bootstrap that resamples launches
 (then pairs inside them), because repetition matters most at the level where variation arises (Kalibera and Jones,
 "Rigorous benchmarking in reasonable time", ISMM 2013). Decision: the interval's low end must beat 1 + max(1 %, A/A
-floor).
+floor), also without the time for which the incumbent waited for a processor.
 """
 
 from __future__ import annotations
@@ -30,6 +30,18 @@ class Launch:
 
     incumbent: tuple[float, ...]
     candidate: tuple[float, ...]
+    waited: tuple[float, ...] = ()
+    """What the incumbent's threads waited for a processor during its time, summed over them; empty: not known."""
+
+    def without_waits(self) -> Launch:
+        """Return the launch as if the incumbent had never waited for a processor, nor one thread for another's wait.
+
+        At least a twentieth of each time is left, as waits of several threads can add up to more than the time.
+        """
+        if not self.waited:
+            return self
+        freed = tuple(max(t - w, t / 20) for t, w in zip(self.incumbent, self.waited, strict=True))
+        return Launch(freed, self.candidate)
 
     def log_ratios(self) -> NDArray[np.float64]:
         """Return log(incumbent / candidate) of each pair: above 0 the candidate is faster."""
@@ -104,6 +116,34 @@ def decide(interval: Interval, floor: float) -> tuple[Literal["faster", "slower"
     if interval.high < 1:
         return "slower", "slower than the incumbent"
     return "inconclusive", f"not faster than the incumbent by more than {need - 1:.1%} beyond doubt"
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    interval: Interval
+    outcome: Literal["faster", "slower", "inconclusive"]
+    reason: str
+    need: float
+    """What the low end of the interval must exceed."""
+    low_without_waits: float
+    """That low end if the incumbent had never waited for a processor."""
+
+
+def conclude(launches: Sequence[Launch], floor: float, confidence: float) -> Conclusion:
+    """Compare and decide. A win must stand when all that held up the incumbent is taken off its times.
+
+    Where others use the processors one arm may sit on a busy one for seconds. What the candidate waited is not taken
+    off: it could wait for itself. Raises ValueError without a pair.
+    """
+    interval = bootstrap(launches, confidence=confidence)
+    outcome, reason = decide(interval, floor)
+    need = 1 + max(LEAST_GAIN, floor)
+    low = interval.low
+    if any(launch.waited for launch in launches):
+        low = bootstrap([launch.without_waits() for launch in launches], confidence=confidence).low
+    if outcome == "faster" and low <= need:
+        outcome, reason = "inconclusive", "other work on this machine held up the incumbent by as much as was gained"
+    return Conclusion(interval, outcome, reason, need, low)
 
 
 def find_drift(launches: Sequence[tuple[Sequence[float], Sequence[float]]], floor: float) -> float:

@@ -152,6 +152,9 @@ class Arm:
     def cpu_seconds(self) -> float:
         return self._process.cpu_seconds()
 
+    def waited_seconds(self) -> float:
+        return self._process.waited_seconds()
+
     def num_processes(self) -> int:
         return self._process.num_processes()
 

@@ -55,13 +55,15 @@ class TimedLaunch:
     trouble: str = ""
     samples: list[tuple[int, Tensors, Answer, Answer]] = field(default_factory=list)
     """(call index, inputs, incumbent's answer, candidate's answer) to be judged in full."""
+    waited: list[float] = field(default_factory=list)
+    """What the incumbent's threads waited for a processor in each pair, summed over them, in seconds per call."""
     slots: tuple[int, ...] = ()
     """Weight set of each call of a batch."""
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
     def launch(self) -> Launch:
-        return Launch(tuple(self.incumbent), tuple(self.candidate))
+        return Launch(tuple(self.incumbent), tuple(self.candidate), tuple(self.waited))
 
 
 class Comparer(Protocol):
@@ -127,6 +129,7 @@ class Timer:
             for _ in range(2):
                 self._time_batch(result, keep=False)
             result.wall_s = result.cpu_s = 0.0
+            result.waited.clear()
             for pair in range(pairs):
                 incumbent, candidate = self._time_batch(result, keep=pair in picked)
                 result.incumbent.append(incumbent)
@@ -168,13 +171,15 @@ class Timer:
             arm.stop()  # or a thread of it could begin on the inputs before the clock starts
         for i, inputs in enumerate(tensors):
             exchange.load(i, inputs, self._rng.getrandbits(50))
-        before = arm.cpu_seconds()
+        before, waited = arm.cpu_seconds(), arm.waited_seconds()
         elapsed = arm.go(self._timeout_s, stopped=still)
         if self._controls.read_twice:
             arm.stop()  # or it could finish, after the bell, what is read last
         if which:
             result.cpu_s += arm.cpu_seconds() - before
             result.wall_s += elapsed
+        else:
+            result.waited.append((arm.waited_seconds() - waited) / len(tensors))
         return elapsed
 
     @contextlib.contextmanager

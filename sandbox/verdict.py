@@ -54,6 +54,8 @@ class Samples(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     incumbent: tuple[float, ...]
     """Seconds per call."""
     candidate: tuple[float, ...]
+    waited: tuple[float, ...] = ()
+    """What the incumbent's threads waited for a processor, seconds per call; empty where it is not known."""
 
 
 class Decision(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):

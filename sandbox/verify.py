@@ -42,7 +42,7 @@ from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
 from kernelwright.sandbox.screen_source import expand
 from kernelwright.sandbox.screens import screen
-from kernelwright.sandbox.stats import LEAST_GAIN, Launch, bootstrap, calibrate_floor, decide, find_drift, is_narrow
+from kernelwright.sandbox.stats import Launch, calibrate_floor, conclude, find_drift, is_narrow
 from kernelwright.sandbox.supervisor import Arm
 from kernelwright.sandbox.trial import BLOCK_ORDERS, Trial, TrialSetup, time_alone
 from kernelwright.sandbox.verdict import Verdict
@@ -343,14 +343,15 @@ class Bench:
             return
         floor = self._floor_for(sum(len(launch.incumbent) for launch in launches))
         confidence = 1 - (ruling.attempt.alpha if ruling.attempt else SEARCH_ALPHA)
-        interval = bootstrap(launches, confidence=confidence)
-        ruling.compare(interval, launches, floor, confidence)
+        found = conclude(launches, floor, confidence)
+        ruling.compare(found.interval, launches, floor, confidence)
         if self._controls.roofline:
             ruling.check_roofline(self.problem, self._ceilings, len(self._setup.timed_slots()))
         if not ruling.settled:
-            need = 1 + max(LEAST_GAIN, floor)
-            ruling.note("lower end of the speed-up's interval", interval.low, need, interval.low > need)
-            ruling.settle(*decide(interval, floor))
+            low, freed = found.interval.low, found.low_without_waits
+            ruling.note("lower end of the speed-up's interval", low, found.need, low > found.need)
+            ruling.note("the same without the incumbent's waits for a processor", freed, found.need, freed > found.need)
+            ruling.settle(found.outcome, found.reason)
 
     def _draw_key(self) -> Key:
         """Draw a key after both arms have loaded, and publish its hash before anything is drawn from it."""

@@ -203,6 +203,14 @@ def with_sample(verdict: Verdict, value: float) -> Verdict:
     return verdict.model_copy(update={"launches": (faster, *verdict.launches[1:])})
 
 
+def with_waits(verdict: Verdict, share: float) -> Verdict:
+    """The incumbent waited for `share` of its time."""
+    launches = (
+        launch.model_copy(update={"waited": tuple(share * t for t in launch.incumbent)}) for launch in verdict.launches
+    )
+    return verdict.model_copy(update={"launches": tuple(launches)})
+
+
 def with_rule(verdict: Verdict, **values: Any) -> Verdict:
     return verdict.model_copy(update={"decisions": (verdict.decisions[0].model_copy(update=values),)})
 
@@ -217,6 +225,9 @@ FORGERIES: dict[str, tuple[Callable[[Verdict], Verdict], str]] = {
     "sample": (lambda v: with_sample(v, 1e-9), "statistics"),
     "sample_zero": (lambda v: with_sample(v, 0.0), "statistics"),
     "sample_nan": (lambda v: with_sample(v, math.nan), "statistics"),
+    "waits_of_most": (lambda v: with_waits(v, 0.6), "statistics"),
+    "waits_below_zero": (lambda v: with_waits(v, -0.1), "statistics"),
+    "waits_nan": (lambda v: with_waits(v, math.nan), "statistics"),
     "no_samples": (lambda v: v.model_copy(update={"launches": ()}), "statistics"),
     "slower": (lambda v: v.model_copy(update={"outcome": "slower"}), "statistics"),
     "inconclusive": (lambda v: v.model_copy(update={"outcome": "inconclusive"}), "statistics"),

@@ -197,6 +197,22 @@ def test_processes_are_limited() -> None:
     assert said.split() == ["refused"]
 
 
+@pytest.mark.cage
+def test_who_waits_for_a_processor_is_seen_from_outside() -> None:
+    before = os.sched_getaffinity(0)
+    cage, argv = open_cage("bubblewrap"), [sys.executable, "-P", "-S", "-c", "while True: pass"]
+    os.sched_setaffinity(0, {min(before)})  # the cages inherit it
+    try:
+        with cage.spawn(argv) as first, cage.spawn(argv) as second:
+            time.sleep(1.0)
+            earlier = first.waited_seconds() + second.waited_seconds()
+            time.sleep(1.0)
+            waited = first.waited_seconds() + second.waited_seconds() - earlier
+    finally:
+        os.sched_setaffinity(0, before)
+    assert waited > 0.7, "two that want one processor wait for it by turns"
+
+
 def test_an_unknown_cage_is_named() -> None:
     with pytest.raises(WrongUse, match="bubblewrap"):
         open_cage("glass")

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelwright.sandbox.stats import Interval, Launch, bootstrap, calibrate_floor, decide, find_drift, is_narrow
+from kernelwright.sandbox.stats import (
+    Interval,
+    Launch,
+    bootstrap,
+    calibrate_floor,
+    conclude,
+    decide,
+    find_drift,
+    is_narrow,
+)
 
 
 def simulate(seed: int, effect: float, *, launches: int = 5, pairs: int = 12, noise: float = 0.02) -> list[Launch]:
@@ -134,3 +143,36 @@ def test_an_incumbent_that_is_slower_beside_than_alone_is_noticed(
     launches = [([1.0] * 8, [rise] * 12) for rise in rises]
     assert find_drift(launches, floor) == pytest.approx(drift)
     assert find_drift([], floor) == 0.0
+
+
+def held_up(share: float, gain: float = 0.0) -> list[Launch]:
+    """Return launches whose incumbent waited for a processor for `share` of its time, and was no slower otherwise."""
+    found = []
+    for launch in simulate(5, gain, noise=0.005):
+        slowed = tuple(t / (1 - share) for t in launch.incumbent)
+        found.append(Launch(slowed, launch.candidate, tuple(t * share for t in slowed)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("share", "gain", "outcome"),
+    [(0.0, 0.10, "faster"), (0.10, 0.0, "inconclusive"), (0.10, 0.10, "faster"), (0.001, 0.10, "faster")],
+)
+def test_a_win_stands_without_what_the_incumbent_waited(share: float, gain: float, outcome: str) -> None:
+    launches = held_up(share, gain)
+    found = conclude(launches, 0.01, 0.95)
+    assert found.outcome == outcome
+    assert found.interval == bootstrap(launches), "what is reported is what was measured"
+    unseen = conclude([Launch(x.incumbent, x.candidate) for x in launches], 0.01, 0.95)
+    assert unseen.outcome == "faster" or not share, "without the waits it would have won"
+    assert (outcome == "inconclusive") is ("other work" in found.reason)
+
+
+@settings(max_examples=30, deadline=None)
+@given(share=st.floats(0, 5), gain=st.floats(-0.2, 0.2), floor=st.floats(0, 0.1))
+def test_waits_never_help_a_candidate(share: float, gain: float, floor: float) -> None:
+    launches = held_up(0.0, gain)
+    waiting = [Launch(x.incumbent, x.candidate, tuple(share * t for t in x.incumbent)) for x in launches]
+    before, after = conclude(launches, floor, 0.95), conclude(waiting, floor, 0.95)
+    assert after.low_without_waits <= before.low_without_waits
+    assert after.outcome == before.outcome or (before.outcome, after.outcome) == ("faster", "inconclusive")

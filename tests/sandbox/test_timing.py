@@ -93,6 +93,9 @@ class ScriptedArm:
     def load(self, index: int, tensors: object, poison: int) -> None:
         self.log.append(f"{self.name} is given inputs")
 
+    def waited_seconds(self) -> float:
+        return 0.0
+
     def cpu_seconds(self) -> float:
         return 0.0
 
