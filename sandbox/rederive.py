@@ -24,15 +24,16 @@ def check_statistics(verdict: Verdict) -> Finding:
         if verdict.outcome in ("faster", "slower") or verdict.launches:
             return False, "the samples and the comparison do not go together"
         return None, "nothing was timed"
-    launches = [Launch(samples.incumbent, samples.candidate, samples.waited) for samples in verdict.launches]
+    launches = [Launch(**dict(samples)) for samples in verdict.launches]
     if not launches or any(len(x.incumbent) != len(x.candidate) for x in launches):
         return False, "there are no whole pairs of raw samples for its comparison"
     times = np.concatenate([np.asarray((*x.incumbent, *x.candidate)) for x in launches])
     if not times.size or not np.isfinite(times).all() or not (times > 0).all():
         return False, "some raw samples are no times"
-    waits = [np.asarray(x.waited) for x in launches if x.waited]
-    if any(len(x.waited) not in (0, len(x.incumbent)) for x in launches) or any(not (w >= 0).all() for w in waits):
-        return False, "some of the incumbent's waits are no times"
+    waits = [waited for x in launches for waited in (x.incumbent_waited, x.candidate_waited)]
+    lengths = [len(x.incumbent) if verdict.launches[0].incumbent_waited else 0 for x in launches for _ in range(2)]
+    if [len(w) for w in waits] != lengths or any(not (np.asarray(w) >= 0).all() for w in waits):
+        return False, "some waits for a processor are no times, or are missing"
     if not 0.5 <= recorded.confidence < 1 or not 0 <= recorded.floor < 1:
         return False, "its confidence or floor is impossible"
     found = conclude(launches, recorded.floor, recorded.confidence)

@@ -3,7 +3,7 @@
 Method: log-ratio of each pair, median over pairs, percentile interval of a block bootstrap that resamples launches
 (then pairs inside them), because repetition matters most at the level where variation arises (Kalibera and Jones,
 "Rigorous benchmarking in reasonable time", ISMM 2013). Decision: the interval's low end must beat 1 + max(1 %, A/A
-floor), also without the time for which the incumbent waited for a processor.
+floor), also without the time for which the arms waited for a processor.
 """
 
 from __future__ import annotations
@@ -30,23 +30,27 @@ class Launch:
 
     incumbent: tuple[float, ...]
     candidate: tuple[float, ...]
-    waited: tuple[float, ...] = ()
-    """What the incumbent's threads waited for a processor during its time, summed over them; empty: not known."""
+    incumbent_waited: tuple[float, ...] = ()
+    candidate_waited: tuple[float, ...] = ()
+    """What its threads waited for a processor meanwhile, summed over them, seconds per call; empty: not known."""
 
     def without_waits(self) -> Launch:
-        """Return the launch as if the incumbent had never waited for a processor, nor one thread for another's wait.
+        """Return the launch as if no thread had ever waited for a processor, nor another thread for that one.
 
         At least a twentieth of each time is left, as waits of several threads can add up to more than the time.
         """
-        if not self.waited:
+        if not self.incumbent_waited:
             return self
-        freed = tuple(max(t - w, t / 20) for t, w in zip(self.incumbent, self.waited, strict=True))
-        return Launch(freed, self.candidate)
+        return Launch(_free(self.incumbent, self.incumbent_waited), _free(self.candidate, self.candidate_waited))
 
     def log_ratios(self) -> NDArray[np.float64]:
         """Return log(incumbent / candidate) of each pair: above 0 the candidate is faster."""
         ratios: NDArray[np.float64] = np.asarray(self.incumbent) / np.asarray(self.candidate)
         return np.asarray(np.log(ratios))
+
+
+def _free(times: Sequence[float], waited: Sequence[float]) -> tuple[float, ...]:
+    return tuple(max(t - w, t / 20) for t, w in zip(times, waited, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,23 +130,23 @@ class Conclusion:
     need: float
     """What the low end of the interval must exceed."""
     low_without_waits: float
-    """That low end if the incumbent had never waited for a processor."""
+    """That low end if neither had ever waited for a processor."""
 
 
 def conclude(launches: Sequence[Launch], floor: float, confidence: float) -> Conclusion:
-    """Compare and decide. A win must stand when all that held up the incumbent is taken off its times.
+    """Compare and decide. A win must stand twice: as measured, and with both arms' waits for a processor taken off.
 
-    Where others use the processors one arm may sit on a busy one for seconds. What the candidate waited is not taken
-    off: it could wait for itself. Raises ValueError without a pair.
+    Where others use the processors one arm may sit on a busy one for seconds. A candidate that waits for itself gains
+    nothing, as its time counts, too. Raises ValueError without a pair.
     """
     interval = bootstrap(launches, confidence=confidence)
     outcome, reason = decide(interval, floor)
     need = 1 + max(LEAST_GAIN, floor)
     low = interval.low
-    if any(launch.waited for launch in launches):
+    if any(launch.incumbent_waited for launch in launches):
         low = bootstrap([launch.without_waits() for launch in launches], confidence=confidence).low
     if outcome == "faster" and low <= need:
-        outcome, reason = "inconclusive", "other work on this machine held up the incumbent by as much as was gained"
+        outcome, reason = "inconclusive", "waits for a busy processor explain what was gained: try it when all is quiet"
     return Conclusion(interval, outcome, reason, need, low)
 
 

@@ -55,15 +55,15 @@ class TimedLaunch:
     trouble: str = ""
     samples: list[tuple[int, Tensors, Answer, Answer]] = field(default_factory=list)
     """(call index, inputs, incumbent's answer, candidate's answer) to be judged in full."""
-    waited: list[float] = field(default_factory=list)
-    """What the incumbent's threads waited for a processor in each pair, summed over them, in seconds per call."""
+    waited: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+    """What each arm's threads waited for a processor in each pair, summed over them, in seconds per call."""
     slots: tuple[int, ...] = ()
     """Weight set of each call of a batch."""
     wall_s: float = 0.0
     cpu_s: float = 0.0
 
     def launch(self) -> Launch:
-        return Launch(tuple(self.incumbent), tuple(self.candidate), tuple(self.waited))
+        return Launch(tuple(self.incumbent), tuple(self.candidate), *map(tuple, self.waited))
 
 
 class Comparer(Protocol):
@@ -129,7 +129,7 @@ class Timer:
             for _ in range(2):
                 self._time_batch(result, keep=False)
             result.wall_s = result.cpu_s = 0.0
-            result.waited.clear()
+            result.waited = ([], [])
             for pair in range(pairs):
                 incumbent, candidate = self._time_batch(result, keep=pair in picked)
                 result.incumbent.append(incumbent)
@@ -178,8 +178,7 @@ class Timer:
         if which:
             result.cpu_s += arm.cpu_seconds() - before
             result.wall_s += elapsed
-        else:
-            result.waited.append((arm.waited_seconds() - waited) / len(tensors))
+        result.waited[which].append((arm.waited_seconds() - waited) / len(tensors))
         return elapsed
 
     @contextlib.contextmanager

@@ -54,8 +54,9 @@ class Samples(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     incumbent: tuple[float, ...]
     """Seconds per call."""
     candidate: tuple[float, ...]
-    waited: tuple[float, ...] = ()
-    """What the incumbent's threads waited for a processor, seconds per call; empty where it is not known."""
+    incumbent_waited: tuple[float, ...] = ()
+    """What its threads waited for a processor, summed over them, seconds per call; empty where it is not known."""
+    candidate_waited: tuple[float, ...] = ()
 
 
 class Decision(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):

@@ -350,7 +350,7 @@ class Bench:
         if not ruling.settled:
             low, freed = found.interval.low, found.low_without_waits
             ruling.note("lower end of the speed-up's interval", low, found.need, low > found.need)
-            ruling.note("the same without the incumbent's waits for a processor", freed, found.need, freed > found.need)
+            ruling.note("the same without waits for a processor", freed, found.need, freed > found.need)
             ruling.settle(found.outcome, found.reason)
 
     def _draw_key(self) -> Key:

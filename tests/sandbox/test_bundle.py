@@ -206,7 +206,13 @@ def with_sample(verdict: Verdict, value: float) -> Verdict:
 def with_waits(verdict: Verdict, share: float) -> Verdict:
     """The incumbent waited for `share` of its time."""
     launches = (
-        launch.model_copy(update={"waited": tuple(share * t for t in launch.incumbent)}) for launch in verdict.launches
+        launch.model_copy(
+            update={
+                "incumbent_waited": tuple(share * t for t in launch.incumbent),
+                "candidate_waited": (0.0,) * len(launch.candidate),
+            }
+        )
+        for launch in verdict.launches
     )
     return verdict.model_copy(update={"launches": tuple(launches)})
 
@@ -227,6 +233,12 @@ FORGERIES: dict[str, tuple[Callable[[Verdict], Verdict], str]] = {
     "sample_nan": (lambda v: with_sample(v, math.nan), "statistics"),
     "waits_of_most": (lambda v: with_waits(v, 0.6), "statistics"),
     "waits_below_zero": (lambda v: with_waits(v, -0.1), "statistics"),
+    "waits_of_one_arm": (
+        lambda v: v.model_copy(
+            update={"launches": tuple(x.model_copy(update={"incumbent_waited": (0.0,) * 12}) for x in v.launches)}
+        ),
+        "statistics",
+    ),
     "waits_nan": (lambda v: with_waits(v, math.nan), "statistics"),
     "no_samples": (lambda v: v.model_copy(update={"launches": ()}), "statistics"),
     "slower": (lambda v: v.model_copy(update={"outcome": "slower"}), "statistics"),
