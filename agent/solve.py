@@ -18,8 +18,9 @@ from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.verify import Bench
 
 MAX_CONFIRMS = 2
-# A confirm takes about this share of a problem's time at most; searching stops early enough to leave room for it.
-CONFIRM_SECONDS = 45.0
+# Searching stops early enough to leave room for a confirm: five launches, each of them about half of a first search,
+# which starts the incumbent, too. Seen on two cores: 22 s and 37 s, 30 s and 72 s.
+CONFIRM_SECONDS, CONFIRM_SHARE = 45.0, 2.5
 
 
 def solve(
@@ -32,7 +33,7 @@ def solve(
     deadline = time.monotonic() + seconds
     history = recorded_history(session, problem.definition.name)
     _run_interrupted(session, bench, problem, history)
-    _search(session, bench, problem, target, proposers, history, deadline - CONFIRM_SECONDS)
+    _search(session, bench, problem, target, proposers, history, deadline)
     accepted = _confirm(session, bench, history)
     result = _result(history, accepted)
     if accepted is not None:
@@ -65,13 +66,13 @@ def _search(
     history: History,
     deadline: float,
 ) -> None:
-    """Ask the proposers in turn until time or ideas run out; at least one candidate is judged."""
+    """Ask the proposers in turn until only a confirm's time or no idea is left; at least one candidate is judged."""
     phase = f"solve:{problem.definition.name}"
-    live, lasted = list(proposers), 0.0
+    live, lasted, reserve = list(proposers), 0.0, CONFIRM_SECONDS
     while live and session.budget.exhausted() is None:
         for proposer in tuple(live):
             started = time.monotonic()
-            if history.tried and started + lasted > deadline:
+            if history.tried and started + lasted > deadline - reserve:
                 return
             candidate = proposer.propose(problem, target, history)
             if candidate is None or history.knows(candidate):
@@ -83,6 +84,7 @@ def _search(
             session.progress(phase, len(history.tried), len(history.tried) + len(live), text)
             if proposer.name == "templates":  # the first one also starts the incumbent, and a model thinks long
                 lasted = time.monotonic() - started
+                reserve = max(reserve, CONFIRM_SHARE * lasted) if len(history.tried) == 1 else reserve
 
 
 def _confirm(session: Session, bench: Bench, history: History) -> tuple[Candidate, Verdict] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ from kernelwright.kernels.candidate import Candidate, SourceFile
 from kernelwright.kernels.problem import Problem
 from kernelwright.kernels.registry import define, op_of
 from kernelwright.profiles.target import Target
+from kernelwright.sandbox.verdict import Verdict
 from tests.agent.scripted_bench import ScriptedBench
 
 
@@ -133,3 +135,21 @@ def test_the_attempts_budget_stops_the_search(session: Session) -> None:
     session.budget.max_attempts = 2
     _, bench = run(session, lambda c: None, *(candidate(str(i)) for i in range(10)))
     assert len(bench.asked) == 2
+
+
+@pytest.mark.parametrize(("seconds", "searched"), [(120.0, 1), (200.0, 6)])
+def test_a_slow_first_search_leaves_room_for_a_slow_confirm(
+    session: Session, monkeypatch: pytest.MonkeyPatch, seconds: float, searched: int
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("kernelwright.agent.solve.time", SimpleNamespace(monotonic=lambda: now[0]))
+
+    class Slow(ScriptedBench):
+        def search(self, candidate: Candidate) -> Verdict:
+            now[0] += 10.0 if self.asked else 30.0
+            return super().search(candidate)
+
+    proposer = Scripted(*[candidate(name) for name in "abcdef"])
+    proposer.name = "templates"
+    result = solve(session, Slow(lambda c: 2.0), problem(), target(), [proposer], seconds=seconds)
+    assert result["searched"] == searched
