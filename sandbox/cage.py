@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
@@ -144,10 +144,6 @@ class CagedProcess:
         used = self._group.cpu_seconds() if self._group else None
         return used if used is not None else sum(cpu_seconds_of(p) for p in self.inside())
 
-    def waited_seconds(self) -> float:
-        """Return how long threads inside were ready so far and had no processor; 0 where the kernel does not count."""
-        return sum(waited_seconds_of(p) for p in self.inside())
-
     def num_processes(self) -> int:
         """Return how many live processes the command has become, itself included."""
         return self.count_running(self.inside())
@@ -165,11 +161,12 @@ class CagedProcess:
             stopped.update(new)
         self._stopped = tuple(stopped)
 
-    def resume(self) -> None:
-        """Let what `stop` stopped go on; without looking for it again, as this is done under the clock."""
+    def resume(self, but: Container[int] = ()) -> None:
+        """Let what `stop` stopped go on, all `but` some; without looking for it again: it is done under the clock."""
         for pid in self._stopped:
-            _signal(pid, signal.SIGCONT)
-        self._stopped = ()
+            if pid not in but:
+                _signal(pid, signal.SIGCONT)
+        self._stopped = tuple(pid for pid in self._stopped if pid in but)
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait for the end and return the exit status (diagnostic only). Raises subprocess.TimeoutExpired."""
@@ -275,7 +272,9 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def waited_seconds_of(pid: int) -> float:
-    """Return how long the threads of one process waited on a run queue, in seconds, summed; 0 when it is gone.
+    """Return how long the threads of one process were ready and had no processor so far, in seconds, summed.
+
+    0 when it is gone, or where the kernel does not count it.
 
     Source: the second field of /proc/PID/task/TID/schedstat (Linux, Documentation/scheduler/sched-stats).
     """

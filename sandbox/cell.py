@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from kernelwright.kernels import allocator
-from kernelwright.sandbox.cage import Cage, CagedProcess, Limits, python_argv
+from kernelwright.sandbox.cage import Cage, CagedProcess, Limits, python_argv, waited_seconds_of
 from kernelwright.sandbox.log import Log
 from kernelwright.sandbox.runner import FORKED, READY
 
@@ -140,22 +140,23 @@ class Fork:
         return self._caged.cpu_seconds()
 
     def waited_seconds(self) -> float:
-        """Return how long its threads were ready so far and had no processor."""
-        return self._caged.waited_seconds()
+        """Return how long threads of the runner, and of what it started, were ready so far and had no processor."""
+        return sum(waited_seconds_of(pid) for pid in self.inside())
 
     def stop(self) -> None:
         """Stop everything in the cage, the process that forks included: whatever got hold of it stops, too."""
         self._caged.stop()
 
     def resume(self) -> None:
-        self._caged.resume()
+        """Let the runner go on; the process that forks stays as it is, or it would wake on the runner's processor."""
+        self._caged.resume(but=(self._parent,))
 
     def kill(self, timeout_s: float = 5.0) -> None:
         """End the runner and all that it started. Safe to call twice."""
         if self.pidfd < 0:
             return
         deadline = time.monotonic() + timeout_s
-        self.resume()  # a stopped parent would not take note of the end
+        self._caged.resume()  # a stopped parent would not take note of the end
         while self.inside() and time.monotonic() < deadline:
             for pid in self.inside():
                 with contextlib.suppress(ProcessLookupError):

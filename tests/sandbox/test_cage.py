@@ -14,7 +14,7 @@ import pytest
 
 from kernelwright.profiles.errors import EnvironmentLacks, WrongUse
 from kernelwright.sandbox.bubblewrap import Bubblewrap
-from kernelwright.sandbox.cage import Bind, Limits, descendants, open_cage
+from kernelwright.sandbox.cage import Bind, Limits, descendants, open_cage, waited_seconds_of
 
 FORKING = """
     import os, time
@@ -205,9 +205,10 @@ def test_who_waits_for_a_processor_is_seen_from_outside() -> None:
     try:
         with cage.spawn(argv) as first, cage.spawn(argv) as second:
             time.sleep(1.0)
-            earlier = first.waited_seconds() + second.waited_seconds()
+            pids = [*first.inside(), *second.inside()]
+            earlier = sum(map(waited_seconds_of, pids))
             time.sleep(1.0)
-            waited = first.waited_seconds() + second.waited_seconds() - earlier
+            waited = sum(map(waited_seconds_of, pids)) - earlier
     finally:
         os.sched_setaffinity(0, before)
     assert waited > 0.7, "two that want one processor wait for it by turns"
