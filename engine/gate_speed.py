@@ -79,7 +79,9 @@ class Timings:
             high=interval.high,
             n=interval.n,
             launches=interval.launches,
-            floor=calibrate_floor(self.twice[kind], pairs=interval.n),
+            floor=calibrate_floor(
+                self.twice[kind], launches=interval.launches, pairs=-(-interval.n // interval.launches)
+            ),
             prompt_tokens=DECODE_PROMPT if kind == "decode" else PREFILL_PROMPT,
             new_tokens=DECODE_NEW if kind == "decode" else 1,
             pairs=tuple(tuple(zip(launch.incumbent, launch.candidate, strict=True)) for launch in launches),

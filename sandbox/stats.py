@@ -71,7 +71,7 @@ def bootstrap(launches: Sequence[Launch], *, confidence: float = 0.95, seed: int
     if not blocks:
         raise ValueError("no pairs to compare")
     pooled = np.concatenate(blocks)
-    medians = np.median(_resample(blocks, np.random.default_rng(seed)), axis=1)
+    medians = np.median(_resample(blocks, np.random.default_rng(seed), len(blocks)), axis=1)
     tail = (1 - confidence) / 2 * 100
     low, high = np.percentile(medians, [tail, 100 - tail])
     middle = float(np.median(pooled))
@@ -79,25 +79,25 @@ def bootstrap(launches: Sequence[Launch], *, confidence: float = 0.95, seed: int
     return Interval(float(np.exp(middle)), float(np.exp(low)), float(np.exp(high)), len(pooled), len(blocks))
 
 
-def _resample(blocks: list[NDArray[np.float64]], random: np.random.Generator) -> NDArray[np.float64]:
-    """Return [RESAMPLES, pairs] resampled log-ratios; every block contributes the shortest block's number of pairs."""
+def _resample(
+    blocks: list[NDArray[np.float64]], random: np.random.Generator, launches: int, pairs: int | None = None
+) -> NDArray[np.float64]:
+    """Return [RESAMPLES, launches * pairs] resampled log-ratios; `pairs` is the shortest block's number by default."""
     length = min(len(b) for b in blocks)
     table = np.stack([b[:length] if len(b) == length else random.permutation(b)[:length] for b in blocks])
-    which = random.integers(0, len(blocks), (RESAMPLES, len(blocks)))
-    pairs = random.integers(0, length, (RESAMPLES, len(blocks), length))
-    return table[which[:, :, None], pairs].reshape(RESAMPLES, -1)
+    which = random.integers(0, len(blocks), (RESAMPLES, launches))
+    within = random.integers(0, length, (RESAMPLES, launches, pairs or length))
+    return table[which[:, :, None], within].reshape(RESAMPLES, -1)
 
 
-def calibrate_floor(launches: Sequence[Launch], *, pairs: int, seed: int = 0) -> float:
+def calibrate_floor(found: Sequence[Launch], *, launches: int, pairs: int, seed: int = 0) -> float:
     """Return the A/A floor: the 97.5th percentile of |median ratio - 1| of the incumbent against itself.
 
-    Medians are taken over bootstrap samples of `pairs` pairs, the number a judgement uses, of the pairs as they are and
-    with the arms exchanged: both are the incumbent, and what one launch has over the other is told by more launches.
+    Medians are taken over bootstrap samples of as many launches, and of as many pairs in each, as a judgement uses.
+    Each launch counts as it is and with its arms exchanged, as both are the incumbent.
     """
-    once = np.concatenate([launch.log_ratios() for launch in launches])
-    pooled = np.concatenate([once, -once])
-    random = np.random.default_rng(seed)
-    medians = np.median(pooled[random.integers(0, len(pooled), (RESAMPLES, pairs))], axis=1)
+    once = [launch.log_ratios() for launch in found]
+    medians = np.median(_resample([*once, *(-b for b in once)], np.random.default_rng(seed), launches, pairs), axis=1)
     return float(np.percentile(np.abs(np.exp(medians) - 1), 97.5))
 
 

@@ -10,6 +10,7 @@ with Bench(problem, problem_dir=folder, weights=sets, threads=2, cache_dir=cache
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -57,8 +58,8 @@ SEARCH_ALPHA = 0.05
 CONFIRM_LAUNCHES = 5
 CONFIRM_PAIRS = 24
 """Per launch."""
-CALIBRATE_PAIRS = 48
-NARROW_LAUNCHES, NARROW_PAIRS = 4, 64
+CALIBRATE_LAUNCHES, CALIBRATE_PAIRS = 3, 16
+NARROW_LAUNCHES, NARROW_PAIRS = 8, 32
 
 
 class Bench:
@@ -89,7 +90,7 @@ class Bench:
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)
         self._floor: float | None = floor
-        self._aa: Launch | None = None
+        self._aa: list[Launch] = []
         self._attempts, self._lineage = attempts or Attempts(), lineage
         self._spares = spares
         self._incumbent: Arm | None = None
@@ -120,24 +121,24 @@ class Bench:
         """The host's A/A floor as given or calibrated; None before the first comparison."""
         return self._floor
 
-    def calibrate(self, pairs: int = CALIBRATE_PAIRS) -> float:
-        """Time the incumbent against itself in two cages; return and keep this host's A/A floor (0.01 = 1 %)."""
+    def calibrate(self, launches: int = CALIBRATE_LAUNCHES, pairs: int = CALIBRATE_PAIRS) -> float:
+        """Time the incumbent against itself in two cages; return and keep the A/A floor of a search (0.01 = 1 %)."""
         self._say("timing the incumbent against itself")
-        with self._runners.start_incumbent(1) as second:
-            trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
-            self._runners.settle()
-            launch = trial.time(pairs).launch()
-        self._aa = launch
-        self._floor = calibrate_floor([launch], pairs=SEARCH_PAIRS)
+        for _ in range(launches):
+            with self._runners.start_incumbent(1) as second:
+                trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
+                self._runners.settle()
+                self._aa.append(trial.time(pairs).launch())
+        self._floor = calibrate_floor(self._aa, launches=1, pairs=SEARCH_PAIRS)
         return self._floor
 
-    def _floor_for(self, pairs: int) -> float:
-        """Return the A/A floor of a judgement by so many pairs; the one given, where it was not measured here."""
+    def _floor_for(self, launches: Sequence[Launch]) -> float:
+        """Return the A/A floor of a judgement by such launches; they share one given for a search as chance would."""
         if self._floor is None:
             self.calibrate()
-        if self._aa is None or pairs <= SEARCH_PAIRS:
-            return self._floor or 0.0
-        return calibrate_floor([self._aa], pairs=pairs)
+        if not self._aa:
+            return (self._floor or 0.0) / math.sqrt(len(launches))
+        return calibrate_floor(self._aa, launches=len(launches), pairs=min(len(x.incumbent) for x in launches))
 
     def search(self, candidate: Candidate, screened: bool = True) -> Verdict:
         """Judge quickly: public workloads, a few distributions, one launch. Never enough for a patch.
@@ -341,7 +342,7 @@ class Bench:
     def _decide(self, ruling: Ruling, launches: Sequence[Launch]) -> None:
         if ruling.settled or not launches:
             return
-        floor = self._floor_for(sum(len(launch.incumbent) for launch in launches))
+        floor = self._floor_for(launches)
         confidence = 1 - (ruling.attempt.alpha if ruling.attempt else SEARCH_ALPHA)
         found = conclude(launches, floor, confidence)
         ruling.compare(found.interval, launches, floor, confidence)

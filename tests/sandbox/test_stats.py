@@ -33,7 +33,7 @@ def simulate(seed: int, effect: float, *, launches: int = 5, pairs: int = 12, no
 
 
 def judge(seed: int, effect: float) -> str:
-    floor = calibrate_floor(simulate(seed + 10_000, 0.0), pairs=16)
+    floor = calibrate_floor(simulate(seed + 10_000, 0.0), launches=5, pairs=12)
     return decide(bootstrap(simulate(seed, effect)), floor)[0]
 
 
@@ -49,12 +49,13 @@ def test_planted_gains_are_found(effect: float, least: float) -> None:
 
 
 def search(seed: int, effect: float) -> str:
-    """Return the outcome of the way a search takes: one launch looks, and what is narrow is decided by four others."""
-    floors = simulate(seed + 10_000, 0.0, launches=1, pairs=48)
+    """Return the outcome of the way a search takes: one launch looks, and what is narrow is decided by eight others."""
+    floors = simulate(seed + 10_000, 0.0, launches=3, pairs=16)
     launches = simulate(seed, effect, launches=1, pairs=32)
     if is_narrow(launches):
-        launches = simulate(seed + 20_000, effect, launches=4, pairs=64)
-    return decide(bootstrap(launches), calibrate_floor(floors, pairs=sum(len(x.incumbent) for x in launches)))[0]
+        launches = simulate(seed + 20_000, effect, launches=8, pairs=32)
+    floor = calibrate_floor(floors, launches=len(launches), pairs=len(launches[0].incumbent))
+    return decide(bootstrap(launches), floor)[0]
 
 
 @pytest.mark.parametrize(("effect", "least", "most"), [(0.0, 0, 1), (0.03, 37, 40), (0.05, 39, 40)])
@@ -181,3 +182,15 @@ def test_waits_never_make_a_win(own: float, others: float, gain: float, floor: f
 
 def test_a_candidate_that_waits_for_itself_wins_nothing() -> None:
     assert conclude(held_up(0.0, 0.0, 0.5), 0.01, 0.95).outcome == "slower"
+
+
+def test_what_whole_launches_differ_by_is_in_the_floor_and_shrinks_with_more_of_them() -> None:
+    random = np.random.default_rng(1)
+    found = []
+    for offset in (-0.05, 0.02, 0.06):  # as where pages happen to lie makes them
+        incumbent = np.exp(random.normal(0, 0.01, 16))
+        found.append(Launch(tuple(incumbent), tuple(incumbent * np.exp(offset + random.normal(0, 0.01, 16)))))
+    one = calibrate_floor(found, launches=1, pairs=32)
+    eight = calibrate_floor(found, launches=8, pairs=32)
+    assert 0.05 < one < 0.08
+    assert 0.015 < eight < 0.8 * one
