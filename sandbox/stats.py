@@ -20,6 +20,8 @@ LEAST_GAIN = 0.01
 UNFIT_FLOOR = 0.05
 LEAST_DRIFT = 0.5
 LEAST_HOPE, HOPE, NARROW = 0.99, 1.005, 1.6
+LEAST_LAUNCHES = 3
+"""From so many launches on, their medians say how much launches differ."""
 MISSED_GAIN = 0.03
 """A first launch that leaves so much open is followed by others, if it was not below LEAST_HOPE."""
 
@@ -93,12 +95,19 @@ def _resample(
 def calibrate_floor(found: Sequence[Launch], *, launches: int, pairs: int, seed: int = 0) -> float:
     """Return the A/A floor: the 97.5th percentile of |median ratio - 1| of the incumbent against itself.
 
-    Medians are taken over bootstrap samples of as many launches, and of as many pairs in each, as a judgement uses.
-    Each launch counts as it is and with its arms exchanged, as both are the incumbent.
+    From three launches on, what a judgement of so many `launches` would say is drawn from their medians, which hold the
+    noise of pairs and of launches, each once; from fewer, from the `pairs` that each launch of a judgement has. Each
+    launch counts as it is and with its arms exchanged, as both are the incumbent.
     """
+    random = np.random.default_rng(seed)
     once = [launch.log_ratios() for launch in found]
-    medians = np.median(_resample([*once, *(-b for b in once)], np.random.default_rng(seed), launches, pairs), axis=1)
-    return float(np.percentile(np.abs(np.exp(medians) - 1), 97.5))
+    both = [*once, *(-block for block in once)]
+    if len(once) >= LEAST_LAUNCHES:
+        medians = np.asarray([np.median(block) for block in both])
+        said = medians[random.integers(0, len(medians), (RESAMPLES, launches))].mean(axis=1)
+    else:
+        said = np.median(_resample(both, random, launches, pairs), axis=1)
+    return float(np.percentile(np.abs(np.exp(said) - 1), 97.5))
 
 
 def is_narrow(launches: Sequence[Launch]) -> bool:
