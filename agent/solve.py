@@ -18,7 +18,7 @@ from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.verify import Bench
 
 MAX_CONFIRMS = 2
-# Searching stops early enough to leave room for a confirm: five launches, each of them about half of a first search,
+# Searching stops early enough to leave room for a confirm: five launches, each a third to a half of a first search,
 # which starts the incumbent, too. Seen on two cores: 22 s and 37 s, 30 s and 72 s.
 CONFIRM_SECONDS, CONFIRM_SHARE = 45.0, 2.5
 

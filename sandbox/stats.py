@@ -20,7 +20,7 @@ LEAST_GAIN = 0.01
 UNFIT_FLOOR = 0.05
 LEAST_DRIFT = 0.5
 LEAST_HOPE, HOPE, NARROW = 0.99, 1.005, 1.6
-LEAST_LAUNCHES = 3
+MEDIANS_FROM = 3
 """From so many launches on, their medians say how much launches differ."""
 MISSED_GAIN = 0.03
 """A first launch that leaves so much open is followed by others, if it was not below LEAST_HOPE."""
@@ -34,7 +34,7 @@ class Launch:
     candidate: tuple[float, ...]
     incumbent_waited: tuple[float, ...] = ()
     candidate_waited: tuple[float, ...] = ()
-    """What its threads waited for a processor meanwhile, summed over them, seconds per call; empty: not known."""
+    """What its threads waited for a processor meanwhile, summed over them, seconds per call; empty: nobody looked."""
 
     def without_waits(self) -> Launch:
         """Return the launch as if no thread had ever waited for a processor, nor another thread for that one.
@@ -102,7 +102,7 @@ def calibrate_floor(found: Sequence[Launch], *, launches: int, pairs: int, seed:
     random = np.random.default_rng(seed)
     once = [launch.log_ratios() for launch in found]
     both = [*once, *(-block for block in once)]
-    if len(once) >= LEAST_LAUNCHES:
+    if len(once) >= MEDIANS_FROM:
         medians = np.asarray([np.median(block) for block in both])
         said = medians[random.integers(0, len(medians), (RESAMPLES, launches))].mean(axis=1)
     else:

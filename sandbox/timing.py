@@ -178,7 +178,8 @@ class Timer:
         if which:
             result.cpu_s += arm.cpu_seconds() - before
             result.wall_s += elapsed
-        result.waited[which].append((arm.waited_seconds() - waited) / len(tensors))
+        # what a thread had waited goes with it when it ends: a sum may fall
+        result.waited[which].append(max(0.0, arm.waited_seconds() - waited) / len(tensors))
         return elapsed
 
     @contextlib.contextmanager

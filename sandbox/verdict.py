@@ -55,7 +55,7 @@ class Samples(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     """Seconds per call."""
     candidate: tuple[float, ...]
     incumbent_waited: tuple[float, ...] = ()
-    """What its threads waited for a processor, summed over them, seconds per call; empty where it is not known."""
+    """What its threads waited for a processor, summed over them, seconds per call; empty in older verdicts."""
     candidate_waited: tuple[float, ...] = ()
 
 

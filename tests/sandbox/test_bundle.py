@@ -203,17 +203,12 @@ def with_sample(verdict: Verdict, value: float) -> Verdict:
     return verdict.model_copy(update={"launches": (faster, *verdict.launches[1:])})
 
 
-def with_waits(verdict: Verdict, share: float) -> Verdict:
+def with_waits(verdict: Verdict, share: float, **of_candidate: Any) -> Verdict:
     """The incumbent waited for `share` of its time."""
-    launches = (
-        launch.model_copy(
-            update={
-                "incumbent_waited": tuple(share * t for t in launch.incumbent),
-                "candidate_waited": (0.0,) * len(launch.candidate),
-            }
-        )
-        for launch in verdict.launches
-    )
+    launches = []
+    for launch in verdict.launches:
+        waits = {"incumbent_waited": tuple(share * t for t in launch.incumbent), "candidate_waited": (0.0,) * 12}
+        launches.append(launch.model_copy(update=waits | of_candidate))
     return verdict.model_copy(update={"launches": tuple(launches)})
 
 
@@ -233,12 +228,7 @@ FORGERIES: dict[str, tuple[Callable[[Verdict], Verdict], str]] = {
     "sample_nan": (lambda v: with_sample(v, math.nan), "statistics"),
     "waits_of_most": (lambda v: with_waits(v, 0.6), "statistics"),
     "waits_below_zero": (lambda v: with_waits(v, -0.1), "statistics"),
-    "waits_of_one_arm": (
-        lambda v: v.model_copy(
-            update={"launches": tuple(x.model_copy(update={"incumbent_waited": (0.0,) * 12}) for x in v.launches)}
-        ),
-        "statistics",
-    ),
+    "waits_of_one_arm": (lambda v: with_waits(v, 0.0, candidate_waited=()), "statistics"),
     "waits_nan": (lambda v: with_waits(v, math.nan), "statistics"),
     "no_samples": (lambda v: v.model_copy(update={"launches": ()}), "statistics"),
     "slower": (lambda v: v.model_copy(update={"outcome": "slower"}), "statistics"),

@@ -17,6 +17,13 @@ from kernelwright.sandbox.stats import (
     find_drift,
     is_narrow,
 )
+from kernelwright.sandbox.verify import (
+    CALIBRATE_LAUNCHES,
+    CALIBRATE_PAIRS,
+    NARROW_LAUNCHES,
+    NARROW_PAIRS,
+    SEARCH_PAIRS,
+)
 
 
 def simulate(seed: int, effect: float, *, launches: int = 5, pairs: int = 12, noise: float = 0.02) -> list[Launch]:
@@ -50,10 +57,10 @@ def test_planted_gains_are_found(effect: float, least: float) -> None:
 
 def search(seed: int, effect: float) -> str:
     """Return the outcome of the way a search takes: one launch looks, and what is narrow is decided by eight others."""
-    floors = simulate(seed + 10_000, 0.0, launches=3, pairs=16)
-    launches = simulate(seed, effect, launches=1, pairs=32)
+    floors = simulate(seed + 10_000, 0.0, launches=CALIBRATE_LAUNCHES, pairs=CALIBRATE_PAIRS)
+    launches = simulate(seed, effect, launches=1, pairs=SEARCH_PAIRS)
     if is_narrow(launches):
-        launches = simulate(seed + 20_000, effect, launches=8, pairs=32)
+        launches = simulate(seed + 20_000, effect, launches=NARROW_LAUNCHES, pairs=NARROW_PAIRS)
     floor = calibrate_floor(floors, launches=len(launches), pairs=len(launches[0].incumbent))
     return decide(bootstrap(launches), floor)[0]
 

@@ -94,7 +94,8 @@ class ScriptedArm:
         self.log.append(f"{self.name} is given inputs")
 
     def waited_seconds(self) -> float:
-        return 0.0
+        self.waited = getattr(self, "waited", 1.0) - 0.1  # as when a thread ends that had waited
+        return self.waited
 
     def cpu_seconds(self) -> float:
         return 0.0
@@ -111,17 +112,20 @@ class ScriptedArm:
         return ""
 
 
-def time_once(controls: Controls) -> list[str]:
-    log: list[str] = []
+def time_once(controls: Controls, log: list[str]) -> TimedLaunch:
     arms = [ScriptedArm(name, log) for name in ("incumbent", "candidate")]
     key = Key(b"k" * 32)
     timer = Timer(*arms, [{}], key, controls, 1.0, arms[0], lambda _: {})  # type: ignore[arg-type]
-    timer.run(1)
-    return log
+    return timer.run(1)
+
+
+def test_waits_are_kept_for_each_arm_and_never_below_zero() -> None:
+    assert time_once(Controls(), []).waited == ([0.0], [0.0])
 
 
 def test_nobody_runs_before_the_clock_or_after_the_bell() -> None:
-    log = time_once(Controls())
+    log: list[str] = []
+    time_once(Controls(), log)
     for name in ("incumbent", "candidate"):
         at = log.index(f"{name} is timed from a standstill")
         assert log[at - 3 : at + 3] == [
@@ -131,6 +135,7 @@ def test_nobody_runs_before_the_clock_or_after_the_bell() -> None:
 
 
 def test_with_the_control_off_it_sees_its_inputs_before_the_clock_runs() -> None:
-    log = time_once(Controls(stop_waiting=False))
+    log: list[str] = []
+    time_once(Controls(stop_waiting=False), log)
     at = log.index("candidate is timed running")
     assert log[at - 2 : at] == ["candidate wakes", "candidate is given inputs"]
