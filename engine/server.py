@@ -173,8 +173,13 @@ class _Signals:
         os.close(self._write_fd)
 
     def stop_by(self, ask: object) -> None:
-        """From now on a signal calls `ask` instead of ending the load."""
+        """From now on a signal calls `ask` instead of ending the load; raise if one came and was swallowed.
+
+        An exception raised while a finaliser or a weak reference's callback runs (an import has them) is only printed.
+        """
         self._ask_to_stop = ask
+        if self._count:
+            raise _StoppedWhileLoading
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._count += 1

@@ -21,7 +21,7 @@ import pytest
 from kernelwright.engine.client import EngineClient, EngineFailed, ServerProcess
 from kernelwright.engine.listen import listen
 from kernelwright.engine.load import Shape, measure_mixed
-from kernelwright.engine.server import ServeOptions
+from kernelwright.engine.server import ServeOptions, _Signals, _StoppedWhileLoading
 from kernelwright.profiles.errors import BrokenInput, EnvironmentLacks, KernelwrightError, WrongUse
 
 START_S = 240.0
@@ -316,6 +316,19 @@ def test_health_is_503_until_the_engine_is_ready(tiny_model: Path) -> None:
             assert refused.status_code in (200, 404, 503)
         server.wait_until_healthy(START_S)
         assert client.is_healthy()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_signal_that_a_finaliser_swallowed_still_ends_the_load() -> None:
+    class Finalised:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)  # the handler raises in here, where Python prints and goes on
+
+    with _Signals() as signals:
+        leaving = Finalised()
+        del leaving
+        with pytest.raises(_StoppedWhileLoading):
+            signals.stop_by(lambda: None)
 
 
 def test_a_signal_while_loading_ends_at_once(tiny_model: Path) -> None:

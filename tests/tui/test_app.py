@@ -183,10 +183,26 @@ async def test_a_live_session_is_followed(live: Any, scripted: Any) -> None:
         assert "✓ gate" in text
         live.end()
         live.ledger.close()
-        text = await until(pilot, lambda text: "● done" in text)
-        assert "done: every target was tried" in text
+        await until(pilot, lambda text: "● done" in text and "done: every target was tried" in text)
         await pilot.press("5")
         assert "Session ended" in await until(pilot, lambda text: "Session ended" in text)
+
+
+async def test_the_log_follows_the_newest_until_scrolled_up(live: Any, scripted: Any) -> None:
+    app = SessionApp(live.ledger.folder)
+    phase = "solve:q4_1_linear_n960_k576"
+    async with app.run_test(size=(80, 24)) as pilot:
+        await press(pilot, "5", "p")
+        for burst in range(3):
+            for done in range(4, 24):
+                live.emit(events.ProgressMade, phase=phase, done=done, total=24, text=f"burst {burst}")
+            assert f"23/24 burst {burst}" in await until(pilot, lambda text: f"23/24 burst {burst}" in text)  # noqa: B023
+        assert "23/24 burst 2" not in await press(pilot, "pageup", "pageup")
+        live.emit(events.ProgressMade, phase=phase, done=24, total=24, text="the last")
+        await pilot.pause(1.5)
+        assert "the last" not in text_of(app)
+        await pilot.press("end")
+        assert "the last" in await until(pilot, lambda text: "the last" in text)
 
 
 async def test_the_cursor_stays_on_its_attempt_while_new_ones_come(live: Any, scripted: Any) -> None:

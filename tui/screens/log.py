@@ -24,17 +24,18 @@ class LogPane(Vertical):
     _written: int = 0
 
     def compose(self) -> ComposeResult:
-        yield RichLog(wrap=False, min_width=40, id="log-lines")
+        log = RichLog(wrap=False, min_width=40, auto_scroll=False, id="log-lines")
+        log.anchor()  # at the newest, until the user scrolls up
+        yield log
         yield Static(id="log-note")
 
     def show(self, view: SessionView) -> None:
         """Write the events that came since last time."""
         self.view = view
         log = self.query_one(RichLog)
-        at_end = log.is_vertical_scroll_end
         for seq, event in view.events:
             if seq > self._written and (self.progress_shown or not isinstance(event, e.ProgressMade)):
-                log.write(log_line(event), scroll_end=at_end)
+                log.write(log_line(event))
         self._written = view.seq
         hidden = sum(isinstance(event, e.ProgressMade) for _, event in view.events)
         words = f"{len(view.events)} events" + ("" if self.progress_shown else f", {hidden} of progress not shown")
