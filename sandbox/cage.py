@@ -39,7 +39,9 @@ class Limits:
     scratch_bytes: int = 256 << 20
     sanitized: bool = False
     """The command is built with a sanitizer: it reserves terabytes that it never uses, so private memory is bounded by
-    the control group alone, and its address space is not randomised, which the sanitizer could not ask for inside."""
+    the control group alone, and its addresses are fixed, which the sanitizer could not ask for inside."""
+    fixed_addresses: bool = False
+    """Its address space is not randomised: equal commands see equal addresses."""
 
 
 @dataclass(frozen=True, slots=True)

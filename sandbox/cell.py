@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from kernelwright.kernels import allocator
@@ -23,7 +23,10 @@ from kernelwright.sandbox.log import Log
 from kernelwright.sandbox.runner import FORKED, READY
 
 LOAD_TIMEOUT_S = 120.0
-RUNNER_LIMITS = Limits()
+RUNNER_LIMITS = Limits(fixed_addresses=True)
+HASH_SEED = "0"
+"""Where things lie in memory moves the time of a short kernel by 5 %, and Python's hash seed, which decides what is
+allocated in which order, has a part in that: all cells lay out the same things alike (`runner._shift_addresses`)."""
 SPIN_COUNT = "1000000"
 """How long a kernel's threads wait for each other, awake: some 30 ms here. An engine's threads never sleep while it
 decodes; a runner's would between batches, and waking them is slow and not the kernel's."""
@@ -53,7 +56,7 @@ class Cell:
         self._control, theirs = socket.socketpair()
         variables = {
             "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": "1",
-            "GOMP_SPINCOUNT": SPIN_COUNT, **allocator.VARIABLES, **(env or {}),
+            "GOMP_SPINCOUNT": SPIN_COUNT, "PYTHONHASHSEED": HASH_SEED, **allocator.VARIABLES, **(env or {}),
         }  # fmt: skip
         with theirs:
             self._process = cage.spawn(
@@ -142,6 +145,13 @@ class Fork:
     def waited_seconds(self) -> float:
         """Return how long threads of the runner, and of what it started, were ready so far and had no processor."""
         return sum(waited_seconds_of(pid) for pid in self.inside())
+
+    def keep_to(self, processors: Collection[int]) -> None:
+        """Let the runner and what it started run on these processors alone; where that is not ours to say, anywhere."""
+        for pid in self.inside():
+            with contextlib.suppress(OSError):
+                for task in os.listdir(f"/proc/{pid}/task"):
+                    os.sched_setaffinity(int(task), processors)
 
     def stop(self) -> None:
         """Stop everything in the cage, the process that forks included: whatever got hold of it stops, too."""

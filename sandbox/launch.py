@@ -26,7 +26,11 @@ def launch_with_plan(
     """Start `drop.py` on `plan`. Returns the process it becomes; `layers` as in CagedProcess."""
     group = create_group(limits.memory_bytes, limits.processes + 4)
     script = Path(__file__).with_name("drop.py")
-    plan = {**plan, "cgroup_procs": group.procs if group else [], "fixed_addresses": limits.sanitized}
+    plan = {
+        **plan,
+        "cgroup_procs": group.procs if group else [],
+        "fixed_addresses": limits.sanitized or limits.fixed_addresses,
+    }
     popen = subprocess.Popen(
         [sys.executable, "-I", "-S", str(script), json.dumps(plan)],
         stdin=subprocess.DEVNULL,

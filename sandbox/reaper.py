@@ -5,8 +5,9 @@ Trusted, and run as a plain script (`python -I -S reaper.py …`), so that it ne
     reaper.py run PLAN         process cage: PLAN is JSON {argv, env, supervisor}, the last one's process id; the
                                command inherits every open descriptor
     reaper.py receive SOCKET   docker cage: connects to the unix socket, receives a plan {argv, env, rlimits, fds,
-                               filter} and the descriptors, which get the numbers `fds` in the command; `filter` is the
-                               seccomp program in hex, on top of the daemon's, which skips calls it cannot name
+                               filter, fixed_addresses} and the descriptors, which get the numbers `fds` in the command;
+                               `filter` is the seccomp program in hex, on top of the daemon's, which skips calls it
+                               cannot name; `fixed_addresses` as in drop.py
 
 Ends with the command's exit code, or 128 + the signal that ended it. Before that everything the command started is
 killed: an orphan becomes our child (we are process 1 of a namespace, or its subreaper), so a daemon that has left its
@@ -29,6 +30,7 @@ from typing import Any, NoReturn
 
 _PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER = 4, 22, 36
 _SECCOMP_MODE_FILTER = 2
+_ADDR_NO_RANDOMIZE = 0x0040000
 _MAX_FDS = 250
 
 
@@ -111,6 +113,8 @@ def _become(plan: dict[str, Any]) -> None:
         resource.setrlimit(number, (value, value))
     os.umask(0o022)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 1, 0, 0, 0)
+    if plan.get("fixed_addresses"):
+        ctypes.CDLL(None).personality(_ADDR_NO_RANDOMIZE)
     if "filter" in plan:
         _filter(bytes.fromhex(plan["filter"]))
     os.execvpe(plan["argv"][0], plan["argv"], plan["env"])

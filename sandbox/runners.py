@@ -7,6 +7,7 @@ against itself in cages as separate as those of a candidate).
 from __future__ import annotations
 
 import contextlib
+import secrets
 from collections.abc import Iterator, Mapping
 
 from kernelwright.kernels.candidate import Candidate
@@ -46,18 +47,25 @@ class Runners:
                 spare.close()
 
     @contextlib.contextmanager
-    def start(self, candidate: Candidate, binary: bytes | None) -> Iterator[Arm]:
-        """Launch the candidate and wait until it has loaded. Raises RunnerFailed."""
-        with self._launch(self._cell_of(candidate), candidate, binary) as arm:
+    def start(self, candidate: Candidate, binary: bytes | None, beside: Arm) -> Iterator[Arm]:
+        """Launch the candidate and wait until it has loaded. Raises RunnerFailed.
+
+        It gets the memory layout of the incumbent's launch `beside` it: what luck that is, both have.
+        """
+        with self._launch(self._cell_of(candidate), candidate, binary, beside.layout) as arm:
             arm.await_loaded()
             yield arm
 
     @contextlib.contextmanager
-    def start_incumbent(self, number: int = 0) -> Iterator[Arm]:
-        """Launch the incumbent in its own cell `number` (0 or 1) and wait until it has loaded. Raises RunnerFailed."""
+    def start_incumbent(self, number: int = 0, beside: Arm | None = None) -> Iterator[Arm]:
+        """Launch the incumbent in its own cell `number` (0 or 1) and wait until it has loaded. Raises RunnerFailed.
+
+        Its memory layout is drawn by lot, or that of the arm `beside` it.
+        """
+        layout = beside.layout if beside else secrets.randbits(32)
         while len(self._incumbents) <= number:
             self._incumbents.append(self._take_spare())
-        with self._launch(self._incumbents[number], self._problem.incumbent, None) as arm:
+        with self._launch(self._incumbents[number], self._problem.incumbent, None, layout) as arm:
             arm.await_loaded()
             yield arm
 
@@ -73,7 +81,7 @@ class Runners:
             self._candidate[1].close()
             self._candidate = None
 
-    def _launch(self, cell: Cell, candidate: Candidate, binary: bytes | None) -> Arm:
+    def _launch(self, cell: Cell, candidate: Candidate, binary: bytes | None, layout: int) -> Arm:
         trusted = candidate == self._problem.incumbent
         try:
             arm = Arm(
@@ -81,7 +89,7 @@ class Runners:
             )  # fmt: skip
         except RunnerFailed as failure:
             raise RunnerFailed(failure.how, failure.log, trusted) from None
-        arm.give(candidate, self._problem.definition, self._problem.contract, binary, trusted)
+        arm.give(candidate, self._problem.definition, self._problem.contract, binary, trusted, layout)
         return arm
 
     def _cell_of(self, candidate: Candidate) -> Cell:

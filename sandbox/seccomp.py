@@ -22,6 +22,8 @@ _OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_ARG0, _OFFSET_ARG1 = 0, 4, 16, 24
 # CLONE_NEWTIME 0x80, NEWNS 0x20000, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _NEW_NAMESPACE = 0x80 | 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 _AF_UNIX = 1
+ADDR_NO_RANDOMIZE = 0x0040000
+"""personality(2): what a cage's first process may ask for before its own filter stands."""
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 CLONE = {"x86_64": 56, "aarch64": 220}
@@ -130,13 +132,17 @@ def docker_profile(machine: str | None = None) -> str:
     def equal(index: int, value: int) -> dict[str, object]:  # the upper half is the caller's noise
         return {"index": index, "value": 0xFFFFFFFF, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}
 
+    def unlike(index: int, value: int) -> dict[str, object]:
+        return {"index": index, "value": value, "op": "SCMP_CMP_NE"}
+
     bits = [1 << n for n in range(32) if _NEW_NAMESPACE >> n & 1]
-    rules = [deny(sorted(DENIED[machine]), errno.EPERM), deny(["clone3"], errno.ENOSYS)]
+    rules = [deny(sorted(DENIED[machine].keys() - {"personality"}), errno.EPERM), deny(["clone3"], errno.ENOSYS)]
+    rules += [deny(["personality"], errno.EPERM, unlike(0, ADDR_NO_RANDOMIZE))]  # our own filter then denies that, too
     rules += [
         deny(["clone"], errno.EPERM, {"index": 0, "value": bit, "valueTwo": bit, "op": "SCMP_CMP_MASKED_EQ"})
         for bit in bits
     ]
-    rules += [deny(["socket"], errno.EACCES, {"index": 0, "value": _AF_UNIX, "valueTwo": 0, "op": "SCMP_CMP_NE"})]
+    rules += [deny(["socket"], errno.EACCES, unlike(0, _AF_UNIX))]
     rules += [deny(["ioctl"], errno.EPERM, equal(1, value)) for value in (TIOCSTI, TIOCLINUX)]
     profile = {
         "defaultAction": "SCMP_ACT_ALLOW", "architectures": [architecture], "syscalls": rules,

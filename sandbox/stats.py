@@ -126,8 +126,8 @@ def decide(interval: Interval, floor: float) -> tuple[Literal["faster", "slower"
         return "inconclusive", f"this machine is too noisy to tell: the incumbent differs from itself by {floor:.1%}"
     if interval.low > need:
         return "faster", f"faster than the incumbent by more than {need - 1:.1%}"
-    if interval.high < 1:
-        return "slower", "slower than the incumbent"
+    if interval.high < 1 / need:
+        return "slower", f"slower than the incumbent by more than {need - 1:.1%}"
     return "inconclusive", f"not faster than the incumbent by more than {need - 1:.1%} beyond doubt"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,6 +46,7 @@ class Arm:
     ) -> None:
         self.threads = cell.threads
         self.trusted = False
+        self.layout = 0
         self.worked_s = 0.0
         """Seconds between bell and "done", summed: in which the runner worked on calls."""
         self.sealed = seal_inputs
@@ -67,14 +68,19 @@ class Arm:
             raise
 
     def give(
-        self, candidate: Candidate, definition: Definition, contract: SlotContract, binary: bytes | None, trusted: bool
-    ) -> None:
-        """Hand the runner its one job. `trusted`: it is our incumbent, whose results may be copied after the bell."""
+        self, candidate: Candidate, definition: Definition, contract: SlotContract, binary: bytes | None, trusted: bool,
+        layout: int = 0,
+    ) -> None:  # fmt: skip
+        """Hand the runner its one job. `trusted`: it is our incumbent, whose results may be copied after the bell.
+
+        `layout` says where in its memory things come to lie; runners of one layout lay out the same things alike.
+        """
+        self.layout = layout
         self.candidate = candidate
         self.trusted = trusted
         self._copies_late = trusted and candidate.language == "python"
         job = _job_json(candidate, definition, contract, self._weights, self.threads, self._copies_late)
-        job |= {"has_code": binary is not None, "inputs_writable": not self.sealed}
+        job |= {"has_code": binary is not None, "inputs_writable": not self.sealed, "layout": layout}
         self._job.fill_and_seal(json.dumps(job).encode())
         self._code.fill_and_seal(binary or b"")
         self._bell.ring()
@@ -148,6 +154,9 @@ class Arm:
 
     def resume(self) -> None:
         self._process.resume()
+
+    def keep_to(self, processors: Collection[int]) -> None:
+        self._process.keep_to(processors)
 
     def cpu_seconds(self) -> float:
         return self._process.cpu_seconds()

@@ -1,8 +1,9 @@
 """Paired timing of two arms, with the supervisor's clock around batches of calls over the ring of weight sets.
 
-Each pair draws fresh activations, times both arms on them in an order drawn by lot, and compares every result of
-the candidate's with the incumbent's: timed calls are judged calls. The other arm is stopped while one is timed; one
-lock file keeps all timing on this machine apart. CPU time from the cgroup is the second witness.
+Each pair draws fresh activations, times both arms on them in an order and on processors drawn by lot (the same ones for
+both), and compares every result of the candidate's with the incumbent's: timed calls are judged calls. The other arm is
+stopped while one is timed; one lock file keeps all timing on this machine apart. CPU time from the cgroup is the second
+witness.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class Timer:
         self._timeout_s = timeout_s
         self._batch = 0
         self._rng = random.Random(key.seed("order"))
+        self._allowed = sorted(os.sched_getaffinity(0))
 
     def run(self, pairs: int, samples: int = 3) -> TimedLaunch:
         """Time `pairs` pairs after a warm-up. Raises RunnerFailed."""
@@ -141,6 +143,7 @@ class Timer:
     def _time_batch(self, result: TimedLaunch, keep: bool) -> tuple[float, float]:
         """Time one batch on both arms; return seconds per call (incumbent, candidate) and note any trouble."""
         tensors = self.draw_batch()
+        self._place(self._draw_processors())
         order = (0, 1) if self._rng.random() < 0.5 else (1, 0)
         seconds = [0.0, 0.0]
         answers: list[list[Answer]] = [[], []]
@@ -190,8 +193,22 @@ class Timer:
                 self._rest(exchange.arm)
             yield
         finally:
+            self._place(self._allowed)
             for exchange in self._arms:
                 exchange.arm.resume()
+
+    def _draw_processors(self) -> list[int]:
+        """Return as many processors as the arms have threads, drawn by lot, the same ones for both arms of a pair.
+
+        One processor may be half as fast as its neighbour for seconds (where another machine's work shares its core),
+        and threads stay where they were: two arms on two of them would differ by that.
+        """
+        return self._rng.sample(self._allowed, min(len(self._allowed), self._arms[0].arm.threads))
+
+    def _place(self, processors: Sequence[int]) -> None:
+        if len(self._allowed) > self._arms[0].arm.threads:  # else there is no choice
+            for exchange in self._arms:
+                exchange.arm.keep_to(processors)
 
     def _rest(self, arm: Arm) -> None:
         if self._controls.stop_waiting:

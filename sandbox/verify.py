@@ -125,8 +125,9 @@ class Bench:
         """Time the incumbent against itself in two cages; return and keep the A/A floor of a search (0.01 = 1 %)."""
         self._say("timing the incumbent against itself")
         for _ in range(launches):
-            with self._runners.start_incumbent(1) as second:
-                trial = Trial(self._setup, self._incumbent_arm(), second, self._draw_key())
+            first = self._incumbent_arm()
+            with self._runners.start_incumbent(1, beside=first) as second:
+                trial = Trial(self._setup, first, second, self._draw_key())
                 self._runners.settle()
                 self._aa.append(trial.time(pairs).launch())
         self._floor = calibrate_floor(self._aa, launches=1, pairs=SEARCH_PAIRS)
@@ -161,8 +162,9 @@ class Bench:
         return self._write(ruling)
 
     def _search_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
-        with self._start(candidate, binary, ruling) as arm:
-            trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
+        incumbent = self._incumbent_arm()
+        with self._start(candidate, binary, ruling, incumbent) as arm:
+            trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not trial.judge_all(self._kinds(search_cases(self.problem, candidate, self._sets, trial.key))):
                 return []
             self._runners.settle()
@@ -172,8 +174,9 @@ class Bench:
     def _judge_interpreted(self, candidate: Candidate, ruling: Ruling) -> None:
         """Judge a triton candidate's results in Triton's interpreter, then its block orders. Nothing is timed."""
         try:
-            with self._runners.start(candidate, None) as arm:
-                trial = Trial(self._setup, self._incumbent_arm(), arm, self._draw_key(), ruling)
+            incumbent = self._incumbent_arm()
+            with self._runners.start(candidate, None, incumbent) as arm:
+                trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
                 if not trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
                     return
                 num_cases, notes = len(ruling.evaluations), []
@@ -195,8 +198,8 @@ class Bench:
         """
         launches: list[Launch] = []
         for _ in range(NARROW_LAUNCHES):
-            with self._runners.start_incumbent(1) as incumbent, self._start(candidate, binary, ruling) as arm:
-                trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
+            with self._runners.start_incumbent(1) as beside, self._start(candidate, binary, ruling, beside) as arm:
+                trial = Trial(self._setup, beside, arm, self._draw_key(), ruling)
                 launch = trial.time_and_judge(NARROW_PAIRS)
                 launches += [launch] if launch else []
             if ruling.settled:
@@ -243,7 +246,7 @@ class Bench:
     def _launch_beside(
         self, incumbent: Arm, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
     ) -> Launch | None:
-        with self._start(candidate, binary, ruling) as arm:
+        with self._start(candidate, binary, ruling, incumbent) as arm:
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
                 plan += self._kinds(confirm_cases(self._hidden, candidate, self._sets, trial.key))
@@ -270,8 +273,8 @@ class Bench:
             if ruling.settled:
                 break
             try:
-                with self._runners.start_incumbent(1) as incumbent, self._runners.start(candidate, binary) as arm:
-                    trial = Trial(self._setup, incumbent, arm, key, ruling)
+                with self._runners.start_incumbent(1) as beside, self._runners.start(candidate, binary, beside) as arm:
+                    trial = Trial(self._setup, beside, arm, key, ruling)
                     trial.judge_all(share(self._sets, keys[0], number))
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
@@ -283,9 +286,9 @@ class Bench:
         return [case for case in cases if self._controls.distributions or case.distribution in plain]
 
     @contextlib.contextmanager
-    def _start(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> Iterator[Arm]:
-        """Launch the candidate, and note how long it worked."""
-        with self._runners.start(candidate, binary) as arm:
+    def _start(self, candidate: Candidate, binary: bytes | None, ruling: Ruling, beside: Arm) -> Iterator[Arm]:
+        """Launch the candidate beside the incumbent, and note how long it worked."""
+        with self._runners.start(candidate, binary, beside) as arm:
             try:
                 yield arm
             finally:

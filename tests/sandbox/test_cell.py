@@ -75,6 +75,32 @@ def test_stopping_a_runner_stops_the_whole_cage(cell: Cell, bell: int) -> None:
     launch(cell, bell).kill()
 
 
+def test_two_cells_lay_out_their_memory_alike(cell: Cell, bell: int) -> None:
+    with Cell(cage=open_cage("bubblewrap"), threads=1) as other:
+        found = []
+        for each in (cell, other):
+            runner = launch(each, bell)
+            lines = [line.split() for line in Path(f"/proc/{runner.pid}/maps").read_text().splitlines()]
+            found.append([(words[0], words[-1]) for words in lines if words[-1].startswith(("[heap", "[stack", "/"))])
+            runner.kill()
+    mine, others = found
+    assert len(mine) > 100
+    assert mine == others
+
+
+def test_a_runner_keeps_to_the_processors_it_is_given(cell: Cell, bell: int) -> None:
+    runner = launch(cell, bell)
+    allowed = os.sched_getaffinity(runner.pid)
+    one = min(allowed)
+    runner.keep_to({one})
+    assert os.sched_getaffinity(runner.pid) == {one}
+    assert os.sched_getaffinity(runner._parent) == allowed
+    runner.keep_to(allowed)
+    assert os.sched_getaffinity(runner.pid) == allowed
+    runner.kill()
+    runner.keep_to({one})  # nobody is left to keep
+
+
 def test_a_runner_may_not_open_the_memory_of_the_process_that_forks(cell: Cell, bell: int) -> None:
     runner = launch(cell, bell)
     time.sleep(0.2)

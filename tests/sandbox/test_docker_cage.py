@@ -125,6 +125,7 @@ def test_descriptors_keep_their_numbers_and_nothing_else_gets_in(cage: DockerCag
         "check(libc.syscall(435, 0, 0))",
         "check(libc.syscall(56, 0x10000011, 0, 0, 0, 0))",
         "check(libc.mount(b'none', b'/tmp', b'tmpfs', 0, None))",
+        "check(libc.personality(0x40000))",
         "os.setuid(0)",
         "os.kill(1, 9) or os.kill(-1, 0) or check(-1)",
         "open('/proc/1/mem', 'rb')",
@@ -145,6 +146,15 @@ def test_a_container_refuses(cage: DockerCage, attempt: str) -> None:
             print("refused")
     """)  # fmt: skip
     assert said.split() == ["refused"]
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(("fixed", "word"), [(True, "00040000"), (False, "00000000")])
+def test_fixed_addresses_are_for_who_asks(cage: DockerCage, fixed: bool, word: str) -> None:
+    limits = Limits(fixed_addresses=fixed)
+    with cage.spawn(["/bin/cat", "/proc/self/personality"], limits=limits, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read().decode().strip() == word
 
 
 @pytest.mark.docker

@@ -305,10 +305,16 @@ def test_the_judge_asks_the_candidate_for_packed_weights_first(tmp_path: Path) -
     assert found.status == "clean", found.log
 
 
-@pytest.mark.parametrize(("sanitized", "word"), [(True, "00040000"), (False, "00000000")])
-def test_only_a_sanitizer_gets_fixed_addresses(sanitized: bool, word: str) -> None:
+@pytest.mark.parametrize(
+    ("limits", "word"),
+    [
+        (Limits(sanitized=True), "00040000"),
+        (Limits(fixed_addresses=True), "00040000"),
+        (Limits(), "00000000"),
+    ],
+)
+def test_fixed_addresses_are_for_who_asks(limits: Limits, word: str) -> None:
     require_cage()
-    limits = Limits(sanitized=sanitized)
     with open_cage("bubblewrap").spawn(
         ["/bin/cat", "/proc/self/personality"], limits=limits, stdout=subprocess.PIPE
     ) as process:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from kernelwright.sandbox.controls import Controls
@@ -79,7 +81,11 @@ class ScriptedArm:
     """Notes in `log` what is done to it, under its name."""
 
     def __init__(self, name: str, log: list[str]) -> None:
-        self.name, self.log, self.arm, self.calls = name, log, self, [object()]
+        self.name, self.log, self.arm, self.calls, self.threads = name, log, self, [object()], 1
+        self.placed: list[list[int]] = []
+
+    def keep_to(self, processors: list[int]) -> None:
+        self.placed.append(processors)
 
     def stop(self) -> None:
         self.log.append(f"{self.name} stops")
@@ -113,10 +119,32 @@ class ScriptedArm:
 
 
 def time_once(controls: Controls, log: list[str]) -> TimedLaunch:
-    arms = [ScriptedArm(name, log) for name in ("incumbent", "candidate")]
+    return time_arms([ScriptedArm(name, log) for name in ("incumbent", "candidate")], controls, 1)
+
+
+def time_arms(arms: list[ScriptedArm], controls: Controls, pairs: int) -> TimedLaunch:
     key = Key(b"k" * 32)
     timer = Timer(*arms, [{}], key, controls, 1.0, arms[0], lambda _: {})  # type: ignore[arg-type]
-    return timer.run(1)
+    return timer.run(pairs)
+
+
+@pytest.mark.parametrize(("threads", "number"), [(1, 1), (2, 2), (4, 0)])
+def test_both_arms_of_a_pair_run_on_the_same_processors(
+    threads: int, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 4, 7} if threads < 4 else {3, 4, 7, 8})
+    arms = [ScriptedArm(name, []) for name in ("incumbent", "candidate")]
+    for arm in arms:
+        arm.threads = threads
+    time_arms(arms, Controls(), 20)
+    *pairs, last = arms[0].placed or [[]]
+    assert arms[0].placed == arms[1].placed
+    if not number:
+        assert not pairs, "there is nothing to choose"
+        return
+    assert all(len(set(chosen)) == number and set(chosen) <= {3, 4, 7} for chosen in pairs)
+    assert len({tuple(chosen) for chosen in pairs}) >= 3, "drawn by lot"
+    assert last == [3, 4, 7], "and free again in the end"
 
 
 def test_waits_are_kept_for_each_arm_and_never_below_zero() -> None:
