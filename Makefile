@@ -1,6 +1,7 @@
 # The two commands:  make demo   make test
 VENV ?= .venv
 MINUTES ?= 15
+WORKERS ?= 2
 SESSION ?= session-demo
 
 .PHONY: demo test check links clean
@@ -8,7 +9,8 @@ demo: $(VENV)/.ready
 	$(VENV)/bin/kernelwright optimize --minutes $(MINUTES) --out $(SESSION)
 
 test: $(VENV)/.ready-test
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n $(WORKERS) --dist loadfile -m "not alone"
+	$(VENV)/bin/pytest -m alone
 
 check: $(VENV)/.ready-test links
 	$(VENV)/bin/ruff check .

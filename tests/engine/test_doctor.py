@@ -62,6 +62,7 @@ def test_a_bubblewrap_that_is_refused_says_why(
     assert found.remedy and "unverified" in found.detail
 
 
+@pytest.mark.alone
 @pytest.mark.docker
 @pytest.mark.cage
 def test_a_daemon_is_measured_and_stands_in_for_bubblewrap(

@@ -239,6 +239,7 @@ def serve(stack: ExitStack, **script: Any) -> Served:
     return Served(stack.enter_context(serve_scripted(ScriptedEngine(**script), max_model_len=1024)))
 
 
+@pytest.mark.alone
 def test_times_both_engines_over_http_in_turn() -> None:
     timings, pairs = Timings(), []
     with ExitStack() as stack:

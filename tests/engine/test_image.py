@@ -153,6 +153,7 @@ def test_without_a_daemon_the_context_is_left_ready(session: Path, monkeypatch: 
     assert (session / "image.json").exists()
 
 
+@pytest.mark.alone
 @pytest.mark.docker
 @pytest.mark.slow
 @pytest.mark.timeout(1800)

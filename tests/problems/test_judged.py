@@ -16,7 +16,7 @@ from kernelwright.tui.commands.convert import caged_probe
 from kernelwright.tui.commands.verify import weight_sets
 from tests.sandbox.posed import require_cage
 
-pytestmark = pytest.mark.cage
+pytestmark = [pytest.mark.cage, pytest.mark.alone]
 FOLDERS = sorted(path.parent for path in Path(__file__).parent.glob("[0-9]*/problem.py"))
 HONEST = ("faster", "slower", "inconclusive")
 

@@ -20,7 +20,7 @@ from kernelwright.sandbox.verify import Bench
 from tests.sandbox.posed import load_evil, open_bench, pose, require_cage, when_quiet
 from tests.sandbox.test_verify import OFF
 
-pytestmark = pytest.mark.cage
+pytestmark = [pytest.mark.cage, pytest.mark.alone]
 
 GETS_THROUGH = {
     "hidden_shapes": "only_full_batches.cpp",

@@ -25,6 +25,8 @@ from kernelwright.sandbox.isolation import measure
 from tests.sandbox.ordinary import USER, copy_readable, require_ordinary_user, run_as_ordinary_user
 from tests.sandbox.posed import draw_sets, load_evil, pose
 
+pytestmark = pytest.mark.alone
+
 SLEEP = ["/bin/sleep", "60"]
 
 

@@ -17,6 +17,8 @@ from kernelwright.sandbox.isolation import find_lacking, measure
 from tests.sandbox.ordinary import BECOME, USER, copy_readable, require_ordinary_user, run_as_ordinary_user
 from tests.sandbox.posed import draw_sets, load_evil, pose
 
+pytestmark = pytest.mark.alone
+
 SLEEP = ["/bin/sleep", "60"]
 ROOTLESS = """
     import json, os, subprocess, sys

@@ -15,6 +15,8 @@ import pytest
 from kernelwright.sandbox.cage import Cage, CagedProcess, Limits, open_cage
 from kernelwright.sandbox.log import KEEP_BYTES, Log
 
+pytestmark = pytest.mark.alone
+
 SMALL = Limits(memory_bytes=192 << 20, processes=24, cpu_seconds=60, scratch_bytes=8 << 20)
 END_S = 12.0
 """Far above what an end takes, far below for ever."""

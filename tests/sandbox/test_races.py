@@ -28,7 +28,7 @@ from tests.sandbox.posed import load_evil, open_bench, pose, require_cage
 sys.path.append(str(Path(__file__).parents[1] / "kernels"))
 import triton_sources
 
-pytestmark = pytest.mark.cage
+pytestmark = [pytest.mark.cage, pytest.mark.alone]
 needs_triton = pytest.mark.skipif(not has_triton(), reason="triton is not installed")
 
 

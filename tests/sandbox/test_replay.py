@@ -18,7 +18,7 @@ from kernelwright.sandbox.verdict import Verdict
 from kernelwright.tui.cli import main
 from tests.sandbox.posed import draw_sets, load_evil, open_bench, pose, require_cage
 
-pytestmark = pytest.mark.cage
+pytestmark = [pytest.mark.cage, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")

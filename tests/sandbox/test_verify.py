@@ -14,7 +14,7 @@ from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.verify import NARROW_LAUNCHES, NARROW_PAIRS, Bench
 from tests.sandbox.posed import load_evil, open_bench, pose, require_cage
 
-pytestmark = pytest.mark.cage
+pytestmark = [pytest.mark.cage, pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")

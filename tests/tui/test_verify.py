@@ -47,6 +47,7 @@ def verify(
     return code, json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.alone
 def test_a_faster_module_is_found_faster_and_its_times_are_the_judges(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,6 +71,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in ("task", "silu") else ()) for name in EXPECTED]
 )
