@@ -73,7 +73,8 @@ EXPECTED = {
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("task", "silu", "module") else ()) for name in EXPECTED]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("task", "silu", "module") else ()) for name in EXPECTED],
 )
 def test_each_format_is_judged_and_answered_in_its_own_words(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
