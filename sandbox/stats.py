@@ -122,12 +122,12 @@ def is_narrow(launches: Sequence[Launch]) -> bool:
 def decide(interval: Interval, floor: float) -> tuple[Literal["faster", "slower", "inconclusive"], str]:
     """Return the outcome and one coarse sentence. `floor` is this host's A/A floor."""
     need = 1 + max(LEAST_GAIN, floor)
-    if floor > UNFIT_FLOOR and interval.low <= need:
-        return "inconclusive", f"this machine is too noisy to tell: the incumbent differs from itself by {floor:.1%}"
     if interval.low > need:
         return "faster", f"faster than the incumbent by more than {need - 1:.1%}"
     if interval.high < 1 / need:
         return "slower", f"slower than the incumbent by more than {need - 1:.1%}"
+    if floor > UNFIT_FLOOR:
+        return "inconclusive", f"this machine is too noisy to tell: the incumbent differs from itself by {floor:.1%}"
     return "inconclusive", f"not faster than the incumbent by more than {need - 1:.1%} beyond doubt"
 
 

@@ -201,3 +201,11 @@ def test_what_whole_launches_differ_by_is_in_the_floor_and_shrinks_with_more_of_
     eight = calibrate_floor(found, launches=8, pairs=32)
     assert 0.05 < one < 0.08
     assert 0.015 < eight < 0.8 * one
+
+
+@pytest.mark.parametrize(
+    ("high", "floor", "outcome"),
+    [(0.97, 0.02, "slower"), (0.985, 0.02, "inconclusive"), (0.70, 0.10, "slower"), (0.95, 0.10, "inconclusive")],
+)
+def test_slower_is_what_the_floor_does_not_explain(high: float, floor: float, outcome: str) -> None:
+    assert decide(Interval(high - 0.02, high - 0.04, high, 60, 5), floor)[0] == outcome
