@@ -39,9 +39,9 @@ class Limits:
     scratch_bytes: int = 256 << 20
     sanitized: bool = False
     """The command is built with a sanitizer: it reserves terabytes that it never uses, so private memory is bounded by
-    the control group alone, and its addresses are fixed, which the sanitizer could not ask for inside."""
+    the control group alone."""
     fixed_addresses: bool = False
-    """Its address space is not randomised: equal commands see equal addresses."""
+    """Its address space is not randomised: equal commands see equal addresses. Inside, nobody could ask for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +273,13 @@ def cpu_seconds_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def tasks_of(pid: int) -> list[int]:
+    """Return the threads of one process by their numbers; none when it is gone."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return [int(task) for task in os.listdir(f"/proc/{pid}/task")]
+    return []
+
+
 def waited_seconds_of(pid: int) -> float:
     """Return how long the threads of one process were ready and had no processor so far, in seconds, summed.
 
@@ -281,10 +288,9 @@ def waited_seconds_of(pid: int) -> float:
     Source: the second field of /proc/PID/task/TID/schedstat (Linux, Documentation/scheduler/sched-stats).
     """
     waited = 0
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                waited += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1])
+    for task in tasks_of(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            waited += int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1])
     return waited / 1e9
 
 

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from typing import Literal
 
 from kernelwright.kernels import allocator
-from kernelwright.sandbox.cage import Cage, CagedProcess, Limits, python_argv, waited_seconds_of
+from kernelwright.sandbox.cage import Cage, CagedProcess, Limits, python_argv, tasks_of, waited_seconds_of
 from kernelwright.sandbox.log import Log
 from kernelwright.sandbox.runner import FORKED, READY
 
@@ -149,9 +149,9 @@ class Fork:
     def keep_to(self, processors: Collection[int]) -> None:
         """Let the runner and what it started run on these processors alone; where that is not ours to say, anywhere."""
         for pid in self.inside():
-            with contextlib.suppress(OSError):
-                for task in os.listdir(f"/proc/{pid}/task"):
-                    os.sched_setaffinity(int(task), processors)
+            for task in tasks_of(pid):
+                with contextlib.suppress(OSError):  # each by itself: one that ends must not leave others where they are
+                    os.sched_setaffinity(task, processors)
 
     def stop(self) -> None:
         """Stop everything in the cage, the process that forks included: whatever got hold of it stops, too."""

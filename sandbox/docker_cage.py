@@ -89,7 +89,7 @@ class DockerCage:
             "rlimits": rlimits(limits, own_uid is not None),
             "fds": [0, 1, 2, *fds],
             "filter": compile_filter().hex(),
-            "fixed_addresses": limits.sanitized or limits.fixed_addresses,
+            "fixed_addresses": limits.fixed_addresses,
         }
         with contextlib.ExitStack() as stack, _Streams(stdout, stderr) as streams, _Meeting(uid) as meeting:
             body = settings(

@@ -13,6 +13,8 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from kernelwright.sandbox.cage import tasks_of
+
 PAUSE_S = (0.0003, 0.002)
 MOST_NICE = 12
 
@@ -45,26 +47,21 @@ class _Shaker:
 
     def run(self) -> None:
         while not self.ended.wait(self._rng.uniform(*PAUSE_S)):
-            for task in _tasks(self._processes()):
+            for task in self._tasks():
                 if self._rng.random() < 0.5:
                     some = self._rng.sample(self._allowed, self._rng.randint(1, len(self._allowed)))
                     self._place(task, some, min(19, self._nice + self._rng.randint(0, MOST_NICE)))
 
     def restore(self) -> None:
         """Give every thread the processors and priority of before, also one that was started by a disturbed one."""
-        for task in _tasks(self._processes()):
+        for task in self._tasks():
             self._place(task, self._allowed, self._nice)
+
+    def _tasks(self) -> list[int]:
+        return [task for pid in self._processes() for task in tasks_of(pid)]
 
     def _place(self, task: int, allowed: Sequence[int], nice: int) -> None:
         with contextlib.suppress(OSError):  # it has ended, or is not ours to move
             os.sched_setaffinity(task, allowed)
             if self._may_raise:
                 os.setpriority(os.PRIO_PROCESS, task, nice)
-
-
-def _tasks(pids: Sequence[int]) -> list[int]:
-    found: list[int] = []
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            found += [int(task) for task in os.listdir(f"/proc/{pid}/task")]
-    return found

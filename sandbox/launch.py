@@ -29,7 +29,7 @@ def launch_with_plan(
     plan = {
         **plan,
         "cgroup_procs": group.procs if group else [],
-        "fixed_addresses": limits.sanitized or limits.fixed_addresses,
+        "fixed_addresses": limits.fixed_addresses,
     }
     popen = subprocess.Popen(
         [sys.executable, "-I", "-S", str(script), json.dumps(plan)],

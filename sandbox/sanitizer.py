@@ -33,7 +33,9 @@ CALLS = 3
 FOUND = 66
 """Exit status of a program in which a sanitizer has found something."""
 DONE = "calls done"
-LIMITS = Limits(memory_bytes=4 << 30, processes=96, cpu_seconds=240, file_bytes=1 << 20, sanitized=True)
+LIMITS = Limits(
+    memory_bytes=4 << 30, processes=96, cpu_seconds=240, file_bytes=1 << 20, sanitized=True, fixed_addresses=True
+)
 # only what reads or writes where it must not: an unaligned load or a shift too far is no reason to refuse a kernel
 TOOLS: dict[str, tuple[str, ...]] = {
     "ThreadSanitizer": ("-fsanitize=thread", "-Wl,--wrap=__tsan_atomic_thread_fence"),

@@ -200,8 +200,8 @@ class Timer:
     def _draw_processors(self) -> list[int]:
         """Return as many processors as the arms have threads, drawn by lot, the same ones for both arms of a pair.
 
-        One processor may be half as fast as its neighbour for seconds (where another machine's work shares its core),
-        and threads stay where they were: two arms on two of them would differ by that.
+        One processor may be half as fast as its neighbour for a second or so (where another machine's work shares its
+        core), and threads stay where they were: two arms on two of them would differ by that.
         """
         return self._rng.sample(self._allowed, min(len(self._allowed), self._arms[0].arm.threads))
 

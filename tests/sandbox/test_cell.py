@@ -101,6 +101,17 @@ def test_a_runner_keeps_to_the_processors_it_is_given(cell: Cell, bell: int) -> 
     runner.keep_to({one})  # nobody is left to keep
 
 
+def test_a_thread_that_has_ended_leaves_no_other_where_it_was(
+    cell: Cell, bell: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = launch(cell, bell)
+    one = {min(os.sched_getaffinity(runner.pid))}
+    monkeypatch.setattr("kernelwright.sandbox.cell.tasks_of", lambda pid: [2**22 - 1, pid])
+    runner.keep_to(one)
+    assert os.sched_getaffinity(runner.pid) == one
+    runner.kill()
+
+
 def test_a_runner_may_not_open_the_memory_of_the_process_that_forks(cell: Cell, bell: int) -> None:
     runner = launch(cell, bell)
     time.sleep(0.2)

@@ -50,7 +50,7 @@ def test_what_only_moves_values_is_not_rounded() -> None:
 
 @pytest.fixture(scope="module")
 def module() -> tuple[Problem, Callable[..., Any], Callable[..., Any]]:
-    """Return a batch norm after a linear, the incumbent and a module that is honestly another: it folds them."""
+    """Return a batch norm after a linear, the incumbent and an honest module that writes both out."""
     probe = caged_probe("bubblewrap")
     problem = read_any(SAMPLE / "7_norm_linear.py", probe).problem(None)
     (new,) = read_any(SAMPLE / "7_norm_linear_new.py", probe, problem).candidates

@@ -17,7 +17,7 @@ from kernelwright.kernels.families.table import FAMILIES, family_of
 from kernelwright.kernels.isa import detect_isa
 from kernelwright.kernels.registry import define, op_of
 from kernelwright.sandbox.cage import Limits, open_cage
-from kernelwright.sandbox.sanitizer import Sanitized, find_races
+from kernelwright.sandbox.sanitizer import LIMITS, Sanitized, find_races
 from tests.sandbox.posed import LINEAR, load_evil, pose, require_cage
 
 sys.path.append(str(Path(__file__).parents[1] / "kernels"))
@@ -308,7 +308,7 @@ def test_the_judge_asks_the_candidate_for_packed_weights_first(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("limits", "word"),
     [
-        (Limits(sanitized=True), "00040000"),
+        (LIMITS, "00040000"),
         (Limits(fixed_addresses=True), "00040000"),
         (Limits(), "00000000"),
     ],
