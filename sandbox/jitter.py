@@ -17,6 +17,7 @@ from kernelwright.sandbox.cage import tasks_of
 
 PAUSE_S = (0.0003, 0.002)
 MOST_NICE = 12
+MOST_ROUNDS = 50
 
 
 @contextlib.contextmanager
@@ -53,12 +54,26 @@ class _Shaker:
                     self._place(task, some, min(19, self._nice + self._rng.randint(0, MOST_NICE)))
 
     def restore(self) -> None:
-        """Give every thread the processors and priority of before, also one that was started by a disturbed one."""
-        for task in self._tasks():
-            self._place(task, self._allowed, self._nice)
+        """Give every thread the processors and priority of before, also one that a disturbed one starts meanwhile.
+
+        A round that finds all in place is the last: what they start from then on is in place, too. Whoever starts
+        threads faster than that, for `MOST_ROUNDS`, keeps the worse places it made for itself.
+        """
+        for _ in range(MOST_ROUNDS):
+            moved = [task for task in self._tasks() if not self._is_in_place(task)]
+            for task in moved:
+                self._place(task, self._allowed, self._nice)
+            if not moved:
+                return
 
     def _tasks(self) -> list[int]:
         return [task for pid in self._processes() for task in tasks_of(pid)]
+
+    def _is_in_place(self, task: int) -> bool:
+        with contextlib.suppress(OSError):  # it has ended
+            nice = os.getpriority(os.PRIO_PROCESS, task)
+            return os.sched_getaffinity(task) == set(self._allowed) and (nice == self._nice or not self._may_raise)
+        return True
 
     def _place(self, task: int, allowed: Sequence[int], nice: int) -> None:
         with contextlib.suppress(OSError):  # it has ended, or is not ours to move

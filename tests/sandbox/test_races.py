@@ -148,11 +148,15 @@ def test_a_triton_candidate_that_writes_its_inputs_is_invalid(norms: Bench) -> N
 
 
 STARTS_THREADS = """
-import threading, time
-for _ in range(200):
+import sys, threading, time
+for _ in range(int(sys.argv[1])):
     threading.Thread(target=time.sleep, args=(20,)).start()
-    time.sleep(0.002)
+    time.sleep(float(sys.argv[2]))
 """
+
+
+def start_threads(count: int, pause_s: float) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", STARTS_THREADS, str(count), str(pause_s)])
 
 
 def place_of(task: int) -> tuple[frozenset[int], int]:
@@ -160,7 +164,7 @@ def place_of(task: int) -> tuple[frozenset[int], int]:
 
 
 def test_jitter_moves_the_threads_of_a_process_and_puts_all_of_them_back() -> None:
-    with subprocess.Popen([sys.executable, "-c", STARTS_THREADS]) as process:
+    with start_threads(200, pause_s=0.002) as process:
         try:
             before, seen = place_of(process.pid), set()
             with jitter(lambda: [process.pid], seed=1):
@@ -173,6 +177,19 @@ def test_jitter_moves_the_threads_of_a_process_and_puts_all_of_them_back() -> No
             process.kill()
     assert len(seen) > 3
     assert len(tasks) > 10, "threads started meanwhile inherit where their parent was put"
+    assert after == {before}
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_thread_started_while_the_others_are_put_back_is_put_back_too(seed: int) -> None:
+    with start_threads(600, pause_s=0) as process:
+        try:
+            before = place_of(process.pid)
+            with jitter(lambda: [process.pid], seed=seed):
+                time.sleep(0.12)
+            after = {place_of(int(task)) for task in os.listdir(f"/proc/{process.pid}/task")}
+        finally:
+            process.kill()
     assert after == {before}
 
 
