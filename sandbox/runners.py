@@ -47,12 +47,12 @@ class Runners:
                 spare.close()
 
     @contextlib.contextmanager
-    def start(self, candidate: Candidate, binary: bytes | None, beside: Arm) -> Iterator[Arm]:
+    def start(self, candidate: Candidate, binary: bytes | None, beside: Arm | None = None) -> Iterator[Arm]:
         """Launch the candidate and wait until it has loaded. Raises RunnerFailed.
 
-        It gets the memory layout of the incumbent's launch `beside` it: what luck that is, both have.
+        Its memory layout is drawn by lot, or that of the arm `beside` it: what luck it is, both have.
         """
-        with self._launch(self._cell_of(candidate), candidate, binary, beside.layout) as arm:
+        with self._launch(self._cell_of(candidate), candidate, binary, _draw_layout(beside)) as arm:
             arm.await_loaded()
             yield arm
 
@@ -62,10 +62,9 @@ class Runners:
 
         Its memory layout is drawn by lot, or that of the arm `beside` it.
         """
-        layout = beside.layout if beside else secrets.randbits(32)
         while len(self._incumbents) <= number:
             self._incumbents.append(self._take_spare())
-        with self._launch(self._incumbents[number], self._problem.incumbent, None, layout) as arm:
+        with self._launch(self._incumbents[number], self._problem.incumbent, None, _draw_layout(beside)) as arm:
             arm.await_loaded()
             yield arm
 
@@ -104,3 +103,7 @@ class Runners:
 
     def _spawn(self) -> Cell:
         return Cell(cage=self._cage, threads=self._threads, env=self._env)
+
+
+def _draw_layout(beside: Arm | None) -> int:
+    return beside.layout if beside else secrets.randbits(32)

@@ -6,11 +6,14 @@ accepted when confirm says `faster`, too.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 from kernelwright.kernels.candidate import Candidate
 from kernelwright.profiles.profile import Ceilings
@@ -20,7 +23,14 @@ from kernelwright.sandbox.corpus_index import Entry, candidate_of, load_corpus
 from kernelwright.sandbox.environment import harness_digest, host_digest
 from kernelwright.sandbox.rules import caught_by
 from kernelwright.sandbox.selftest_problems import SelftestProblem, planted, problems
-from kernelwright.sandbox.selftest_report import Planted, Played, SelfAgainstSelf, SelftestReport
+from kernelwright.sandbox.selftest_report import (
+    Planted,
+    Played,
+    SelfAgainstSelf,
+    SelftestReport,
+    SelfTrial,
+)
+from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.verify import ALL_ON, Bench
 
@@ -159,19 +169,32 @@ def _against_itself(
     run: _Run, bench: Bench, name: str, found: SelfAgainstSelf, search: int, confirm: int
 ) -> SelfAgainstSelf:
     incumbent = bench.problem.incumbent
-    faster = {"search": 0, "confirm": 0}
+    faster, seen = {"search": 0, "confirm": 0}, list(found.trials)
     for phase, trials in (("search", search), ("confirm", confirm)):
         for number in range(trials):
             run.step(f"the incumbent of {name} against itself, {phase}")
             judged = bench.search(incumbent) if phase == "search" else bench.confirm(incumbent, lineage=f"aa-{number}")
             faster[phase] += judged.outcome == "faster"
+            seen.append(_note_trial(name, judged))
             run.levels.append(judged.isolation)
     return SelfAgainstSelf(
+        trials=tuple(seen),
         search_trials=found.search_trials + search,
         search_faster=found.search_faster + faster["search"],
         confirm_trials=found.confirm_trials + confirm,
         confirm_faster=found.confirm_faster + faster["confirm"],
     )
+
+
+def _note_trial(name: str, judged: Verdict) -> SelfTrial:
+    plain = SelfTrial(problem=name, phase=judged.phase, outcome=judged.outcome)
+    found = judged.comparison
+    if found is None:
+        return plain
+    launches = [Launch(samples.incumbent, samples.candidate) for samples in judged.launches]
+    ratios = tuple(math.exp(float(np.median(launch.log_ratios()))) for launch in launches)
+    evidence = {"ratio": found.ratio, "low": found.low, "floor": found.floor, "launches": ratios}
+    return plain.model_copy(update=evidence)
 
 
 def _plant_all(run: _Run) -> tuple[Planted, ...]:

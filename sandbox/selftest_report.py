@@ -38,9 +38,29 @@ class Played(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tr
         return self.outcome == "faster"
 
 
+class SelfTrial(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """One verdict of an incumbent against itself."""
+
+    problem: str
+    phase: Literal["search", "confirm"]
+    outcome: Outcome
+    ratio: float | None = None
+    low: float | None = None
+    floor: float | None = None
+    launches: tuple[float, ...] = ()
+    """Median ratio of each launch."""
+
+    def describe(self) -> str:
+        if self.ratio is None or self.low is None:
+            return f"{self.problem} in {self.phase}"
+        each = " ".join(f"{ratio:.3f}" for ratio in self.launches)
+        return f"{self.problem} in {self.phase}: {self.ratio:.3f}x, from {self.low:.3f}x on, launches {each}"
+
+
 class SelfAgainstSelf(BaseModel, frozen=True, extra="forbid"):
     """The incumbent judged as if it were a candidate: it must never be `faster`."""
 
+    trials: tuple[SelfTrial, ...] = ()
     search_trials: int
     search_faster: int
     confirm_trials: int
@@ -81,7 +101,8 @@ class SelftestReport(BaseModel, frozen=True, extra="forbid", use_attribute_docst
         found += [f"honest control {p.name} was called {p.outcome}: {p.reason}" for p in self.wronged()]
         trials, faster = self._aa_totals()
         if faster > 0.01 * trials:
-            found.append(f"the incumbent was found faster than itself in {faster} of {trials} trials")
+            which = "; ".join(trial.describe() for trial in self.aa.trials if trial.outcome == "faster")
+            found.append(f"the incumbent was found faster than itself in {faster} of {trials} trials ({which})")
         found += [
             f"a kernel made {-p.percent:g} % slower was found faster"
             for p in self.planted
@@ -116,7 +137,7 @@ class SelftestReport(BaseModel, frozen=True, extra="forbid", use_attribute_docst
                 "faster": sum(p.outcome == "faster" for p in honest),
                 "truly_faster": sum(p.faster for p in honest),
             },
-            "aa": {"total": trials, "faster": faster, **self.aa.model_dump()},
+            "aa": {"total": trials, "faster": faster, **self.aa.model_dump(exclude={"trials"})},
             "planted": [p.model_dump() for p in self.planted],
             "seconds": round(self.seconds, 1),
             "passed": self.passed,

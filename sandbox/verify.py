@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -91,7 +92,6 @@ class Bench:
         self._aa: list[Launch] = []
         self._attempts, self._lineage = attempts or Attempts(), lineage
         self._spares = spares
-        self._incumbent: Arm | None = None
         self._stack = contextlib.ExitStack()
         self._hidden = problem
         if not controls.hidden_shapes:
@@ -123,8 +123,7 @@ class Bench:
         """Time the incumbent against itself in two cages; return and keep the A/A floor of a search (0.01 = 1 %)."""
         self._say("timing the incumbent against itself")
         for _ in range(launches):
-            first = self._incumbent_arm()
-            with self._runners.start_incumbent(1, beside=first) as second:
+            with self._runners.start_incumbent() as first, self._runners.start_incumbent(1, first) as second:
                 trial = Trial(self._setup, first, second, self._draw_key())
                 self._runners.settle()
                 self._aa.append(trial.time(pairs).launch())
@@ -160,8 +159,7 @@ class Bench:
         return self._write(ruling)
 
     def _search_launch(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
-        incumbent = self._incumbent_arm()
-        with self._start(candidate, binary, ruling, incumbent) as arm:
+        with self._start_both(candidate, binary, ruling) as (incumbent, arm):
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not trial.judge_all(self._kinds(search_cases(self.problem, candidate, self._sets, trial.key))):
                 return []
@@ -172,8 +170,7 @@ class Bench:
     def _judge_interpreted(self, candidate: Candidate, ruling: Ruling) -> None:
         """Judge a triton candidate's results in Triton's interpreter, then its block orders. Nothing is timed."""
         try:
-            incumbent = self._incumbent_arm()
-            with self._runners.start(candidate, None, incumbent) as arm:
+            with self._runners.start_incumbent() as incumbent, self._runners.start(candidate, None, incumbent) as arm:
                 trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
                 if not trial.judge_all(search_cases(self.problem, candidate, self._sets, trial.key)):
                     return
@@ -196,8 +193,8 @@ class Bench:
         """
         launches: list[Launch] = []
         for _ in range(NARROW_LAUNCHES):
-            with self._runners.start_incumbent(1) as beside, self._start(candidate, binary, ruling, beside) as arm:
-                trial = Trial(self._setup, beside, arm, self._draw_key(), ruling)
+            with self._start_both(candidate, binary, ruling) as (incumbent, arm):
+                trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
                 launch = trial.time_and_judge(NARROW_PAIRS)
                 launches += [launch] if launch else []
             if ruling.settled:
@@ -233,30 +230,38 @@ class Bench:
     def _confirm_launch(
         self, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
     ) -> list[Launch]:
-        with self._runners.start_incumbent(1) as incumbent:
-            alone = time_alone(self._setup, incumbent)
-            launch = self._launch_beside(incumbent, candidate, binary, ruling, plan, number)
-            if launch:
-                alone += time_alone(self._setup, incumbent)
-                ruling.beside.append((alone, launch.incumbent))
-            return [launch] if launch else []
+        alone = self._time_alone()
+        launch = self._confirm_beside(candidate, binary, ruling, plan, number)
+        if not launch:
+            return []
+        ruling.beside.append((alone + self._time_alone(), launch.incumbent))
+        return [launch]
 
-    def _launch_beside(
-        self, incumbent: Arm, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
+    def _time_alone(self) -> list[float]:
+        """Time a launch of the incumbent that is never compared: calls before a comparison change what it shows."""
+        with self._runners.start_incumbent() as arm:
+            return time_alone(self._setup, arm)
+
+    def _confirm_beside(
+        self, candidate: Candidate, binary: bytes | None, ruling: Ruling, plan: list[Case], number: int
     ) -> Launch | None:
-        with self._start(candidate, binary, ruling, incumbent) as arm:
+        with self._start_both(candidate, binary, ruling) as (incumbent, arm):
             trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
             if not plan:  # drawn once the first runner has loaded; each launch then judges its share of it
                 plan += self._kinds(confirm_cases(self._hidden, candidate, self._sets, trial.key))
             ends = end_cases(self._hidden, candidate, trial.key)
-            if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]) or not all(map(trial.try_two_poisons, ends)):
+            if not trial.judge_all(plan[number::CONFIRM_LAUNCHES]):
+                return None
+            launch = trial.time_and_judge(CONFIRM_PAIRS)
+            # behind the timing, as the candidate alone goes through it: it leaves threads and a heap of another shape
+            if not launch or not all(map(trial.try_two_poisons, ends)):
                 return None
             if number < len(ends) and not trial.try_races(ends[number]):
                 return None
             if number == 0 and candidate.language == "cpp" and self._controls.sanitizer:
                 if not trial.try_sanitizers(ends[-1], self._cage, self._cache):
                     return None
-            return trial.time_and_judge(CONFIRM_PAIRS)
+            return launch
 
     def judge_again(
         self, candidate: Candidate, keys: Sequence[Key], share: Callable[[WeightSets, Key, int], Sequence[Case]]
@@ -271,7 +276,7 @@ class Bench:
             if ruling.settled:
                 break
             try:
-                with self._runners.start_incumbent(1) as beside, self._runners.start(candidate, binary, beside) as arm:
+                with self._runners.start_incumbent() as beside, self._runners.start(candidate, binary, beside) as arm:
                     trial = Trial(self._setup, beside, arm, key, ruling)
                     trial.judge_all(share(self._sets, keys[0], number))
             except RunnerFailed as failure:
@@ -284,11 +289,14 @@ class Bench:
         return [case for case in cases if self._controls.distributions or case.distribution in plain]
 
     @contextlib.contextmanager
-    def _start(self, candidate: Candidate, binary: bytes | None, ruling: Ruling, beside: Arm) -> Iterator[Arm]:
-        """Launch the candidate beside the incumbent, and note how long it worked."""
-        with self._runners.start(candidate, binary, beside) as arm:
+    def _start_both(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> Iterator[tuple[Arm, Arm]]:
+        """Launch incumbent and candidate, the first of them by lot, and note how long the candidate worked."""
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(self._runners.start_incumbent()) if secrets.randbelow(2) else None
+            arm = stack.enter_context(self._runners.start(candidate, binary, first))
+            incumbent = first or stack.enter_context(self._runners.start_incumbent(beside=arm))
             try:
-                yield arm
+                yield incumbent, arm
             finally:
                 ruling.worked_s += arm.worked_s
 
@@ -368,12 +376,6 @@ class Bench:
     def _write(self, ruling: Ruling) -> Verdict:
         return write_verdict(self.problem, ruling, ruling.controls, self._weights_key)
 
-    def _incumbent_arm(self) -> Arm:
-        if self._incumbent is None:
-            self._say("starting the incumbent")
-            self._incumbent = self._stack.enter_context(self._runners.start_incumbent())
-        return self._incumbent
-
     def _answer_failure(self, ruling: Ruling, failure: RunnerFailed) -> None:
         """A candidate that fails is a verdict; an incumbent that fails is a broken tool."""
         if failure.trusted:
@@ -389,7 +391,6 @@ class Bench:
 
     def close(self) -> None:
         self._stack.close()
-        self._incumbent = None
 
     def __enter__(self) -> Bench:
         return self

@@ -67,8 +67,7 @@ def try_one(bench: Bench, name: str, check: str, *more: object, tokens: int = 4)
     candidate = load_evil(name, bench.problem)
     ruling = Ruling(candidate, "confirm", started=time.monotonic())
     binary = bench._prepare(candidate, ruling)
-    beside = bench._incumbent_arm()
-    with bench._runners.start(candidate, binary, beside) as arm:
+    with bench._runners.start_incumbent() as beside, bench._runners.start(candidate, binary, beside) as arm:
         trial = Trial(bench._setup, beside, arm, bench._draw_key(), ruling)
         getattr(trial, check)(Case("here", {"T": tokens}, 0, "normal"), *more)
     return ruling

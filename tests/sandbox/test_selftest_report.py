@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernelwright.sandbox.selftest_report import Planted, Played, SelfAgainstSelf, SelftestReport
+from kernelwright.sandbox.selftest_report import Planted, Played, SelfAgainstSelf, SelftestReport, SelfTrial
 
 
 def played(kind: str, outcome: str, **more: Any) -> Played:
@@ -45,6 +45,13 @@ FAULTS = {
 def test_each_fault_fails_it(word: str) -> None:
     failed = report(**FAULTS[word])
     assert not failed.passed and len(failed.failures) == 1 and word in failed.failures[0], failed.failures
+
+
+def test_a_false_win_is_told_with_its_numbers() -> None:
+    trial = SelfTrial(problem="norm", phase="confirm", outcome="faster", ratio=1.07, low=1.04, launches=(1.05, 1.09))
+    aa = SelfAgainstSelf(trials=(trial,), search_trials=0, search_faster=0, confirm_trials=6, confirm_faster=1)
+    (failure,) = report(aa=aa).failures
+    assert "norm in confirm: 1.070x, from 1.040x on, launches 1.050 1.090" in failure
 
 
 def test_a_run_without_trials_says_nothing_of_the_level() -> None:
