@@ -14,8 +14,8 @@ _BY_GATE = {
     "tolerance": "fp64 reference",
 }  # fmt: skip
 _BY_TIMED = {
-    "timed": "timed calls judged", "cpu": "processor time", "nonlinear": "linear time", "forked": "one process",
-    "busy": "watched after the bell",
+    "timed": "timed calls judged", "cpu": "processor time", "nonlinear": "linear time", "waits": "linear time",
+    "forked": "one process", "busy": "watched after the bell",
 }  # fmt: skip
 _BY_FAILURE = {"crashed": "cage", "hung": "time limit", "refused": "loader", "misbehaved": "bell in turn"}
 _BY_WORD = {

@@ -52,7 +52,7 @@ class Plan:
 
 
 FAST = Plan(False, search_trials=3, confirm_trials=0, planted=((-10.0, 1), (50.0, 1)))
-FULL = Plan(True, search_trials=36, confirm_trials=6, planted=((-3.0, 1), (3.0, 2), (5.0, 2)))
+FULL = Plan(True, search_trials=24, confirm_trials=6, planted=((-3.0, 1), (3.0, 2), (5.0, 2)))
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -277,8 +277,18 @@ def find_disagreement(incumbent: Sequence[Answer], candidate: Sequence[Answer], 
     return ""
 
 
-def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeout_s: float) -> bool:
-    """Return whether a full batch takes hardly longer than half of one: then work is skipped, shared or put off.
+Suspicion = Literal["", "nonlinear", "waits"]
+"""`waits`: what looks nonlinear is explained by what threads waited for a processor, so that nothing is known."""
+
+
+class Probed(NamedTuple):
+    seconds: float
+    free: float
+    """The same without what the threads waited for a processor; at least a twentieth of it."""
+
+
+def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeout_s: float) -> Suspicion:
+    """Tell whether a full batch takes hardly longer than half of one: then work is skipped, shared or put off.
 
     Least times of PROBES each, half and full in turn; what looks so is probed twice more before it is believed, as one
     disturbance of the machine can make all halves slow. Batches under 2 ms say nothing beside the cost of a doorbell.
@@ -286,21 +296,25 @@ def find_nonlinear(exchange: Exchange, draw: Callable[[], list[Tensors]], timeou
     """
     calls = exchange.calls
     if len(calls) < 4:
-        return False
-    half = full = float("inf")
+        return ""
+    halves, fulls = [], []
     for _ in range(DOUBTS):
         for _ in range(PROBES):
-            half = min(half, probe(exchange, draw()[: len(calls) // 2], timeout_s))
-            full = min(full, probe(exchange, draw(), timeout_s))
-        if full <= 2e-3 or full >= 1.25 * half:
-            return False
-    return True
+            halves.append(probe(exchange, draw()[: len(calls) // 2], timeout_s))
+            fulls.append(probe(exchange, draw(), timeout_s))
+        if _grows(min(p.seconds for p in halves), min(p.seconds for p in fulls)):
+            return ""
+    return "waits" if _grows(min(p.free for p in halves), min(p.free for p in fulls)) else "nonlinear"
+
+
+def _grows(half: float, full: float) -> bool:
+    return full <= 2e-3 or full >= 1.25 * half
 
 
 def find_batch_gain(
     incumbent: Exchange, candidate: Exchange, result: TimedLaunch, draw: Callable[[], list[Tensors]], timeout_s: float
-) -> bool:
-    """Return whether a call by itself costs the candidate much more than one of a batch: then it does them at once.
+) -> Suspicion:
+    """Tell whether a call by itself costs the candidate much more than one of a batch: then it does them at once.
 
     In a batch all inputs lie there together, in an engine never. What the doorbell of each call costs cancels against
     the incumbent's call just before, and its calls are independent. What looks so is tried again, with pauses: on a
@@ -308,33 +322,42 @@ def find_batch_gain(
     faster has gained nothing; after a doorbell his code is cold, too, and costs more the more there is of it. Raises
     RunnerFailed.
     """
-    beside, own = float(np.median(result.incumbent)), float(np.median(result.candidate))
-    if len(candidate.calls) == 1 or own >= beside:
-        return False
+    launch = result.launch()
+    if len(candidate.calls) == 1 or np.median(launch.candidate) >= np.median(launch.incumbent):
+        return ""
+    explained = False
     for doubt in range(LONE_DOUBTS):
         time.sleep(PAUSE_S if doubt else 0.0)
-        further = []
+        lone = []
         for _ in range(SEALED_CALLS):
-            inputs, alone = draw()[:1], []
+            inputs, both = draw()[:1], []
             for exchange, other in ((incumbent, candidate), (candidate, incumbent)):
                 with stopped(other.arm):
-                    alone.append(probe(exchange, inputs, timeout_s))
-            further.append(alone[1] - alone[0])
-        # the end of the spread that favours an honest candidate
-        lone = beside + float(np.percentile(further, 25))
-        if lone <= SEALED_FACTOR * own + SEALED_SHARE * beside + SEALED_SLACK_S:
-            return False
-    return True
+                    both.append(probe(exchange, inputs, timeout_s))
+            lone.append((both[1].seconds - both[0].seconds, both[1].free - both[0].free))
+        if not _gains(launch, [seconds for seconds, _ in lone]):
+            return ""
+        explained = explained or not _gains(launch.without_waits(), [free for _, free in lone])
+    return "waits" if explained else "nonlinear"
 
 
-def probe(exchange: Exchange, inputs: list[Tensors], timeout_s: float) -> float:
-    """Return the seconds of one batch of the first `len(inputs)` calls. Raises RunnerFailed."""
+def _gains(launch: Launch, further: list[float]) -> bool:
+    """Tell whether lone calls cost more than batched ones; `further`: what each costs beyond the incumbent's."""
+    beside, own = float(np.median(launch.incumbent)), float(np.median(launch.candidate))
+    # the end of the spread that favours an honest candidate
+    return beside + float(np.percentile(further, 25)) > SEALED_FACTOR * own + SEALED_SHARE * beside + SEALED_SLACK_S
+
+
+def probe(exchange: Exchange, inputs: list[Tensors], timeout_s: float) -> Probed:
+    """Time one batch of the first `len(inputs)` calls. Raises RunnerFailed."""
     exchange.arm.plan(exchange.calls[: len(inputs)])
     exchange.arm.warm(timeout_s)
     exchange.arm.stop()
     for i, tensors in enumerate(inputs):
         exchange.load(i, tensors, 1)
-    return exchange.arm.go(timeout_s, stopped=True)
+    waited = exchange.arm.waited_seconds()
+    seconds = exchange.arm.go(timeout_s, stopped=True)
+    return Probed(seconds, max(seconds - max(0.0, exchange.arm.waited_seconds() - waited), seconds / 20))
 
 
 def find_busy_after_done(exchange: Exchange) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 from collections.abc import Sequence
@@ -293,11 +292,11 @@ class Trial:
     def _choose_walks(self, axes: dict[str, int], templates: list[Tensors]) -> int:
         """Return how often a batch walks the ring, from the incumbent's time alone: the candidate has no say in it."""
         if not self.setup.walks:
+            assert self.arm is self.incumbent, "an arm that is compared is not asked for this first: see `time_alone`"
             most = self.setup.most_calls() // len(templates)
             exchange = self._plan_walks(axes, templates, 1)
-            alone = self.arm is self.incumbent
-            with timing_lock(), contextlib.nullcontext() if alone else stopped(self.arm):
-                seconds = min(probe(exchange, templates, self.setup.timeout_s) for _ in range(4))
+            with timing_lock():
+                seconds = min(probe(exchange, templates, self.setup.timeout_s).seconds for _ in range(4))
             self.setup.walks.append(max(1, min(most, math.ceil(BATCH_S / max(seconds, 1e-6)))))
         return self.setup.walks[0]
 
@@ -307,16 +306,15 @@ class Trial:
         )
 
     def _watch(self, beside: Exchange, exchange: Exchange, timer: Timer, result: TimedLaunch) -> str:
-        """Return 'busy', 'nonlinear' or ''."""
+        """Return 'busy', 'nonlinear', 'waits' or ''."""
         controls, timeout_s = self.setup.controls, self.setup.timeout_s
         with stopped(self.incumbent):
             if controls.watch_after and find_busy_after_done(exchange):
                 return "busy"
-            if controls.linear_time and find_nonlinear(exchange, timer.draw_batch, timeout_s):
-                return "nonlinear"
-        if controls.linear_time and find_batch_gain(beside, exchange, result, timer.draw_batch, timeout_s):
-            return "nonlinear"
-        return ""
+            found = find_nonlinear(exchange, timer.draw_batch, timeout_s) if controls.linear_time else ""
+        if controls.linear_time and not found:
+            found = find_batch_gain(beside, exchange, result, timer.draw_batch, timeout_s)
+        return found
 
     def time_and_judge(self, pairs: int) -> Launch | None:
         """Time, then judge a secret sample of the timed calls in full; None when that settled the ruling."""
@@ -369,13 +367,14 @@ def time_alone(setup: TrialSetup, incumbent: Arm, batches: int = ALONE_BATCHES) 
         exchange = trial._plan_walks(axes, templates, walks)
         inputs = [freshen(t, trial.key.generator("alone", i)) for i, t in enumerate(templates * walks)]
         with timing_lock():
-            return [probe(exchange, inputs, setup.timeout_s) / len(inputs) for _ in range(batches + 1)][1:]
+            return [probe(exchange, inputs, setup.timeout_s).seconds / len(inputs) for _ in range(batches + 1)][1:]
 
 
 TIMED_TROUBLE: dict[str, tuple[Outcome, str]] = {
     "timed": ("invalid", "its results while it is timed differ from those it gives otherwise"),
     "cpu": ("invalid", "it used more processor time than its threads allow"),
     "nonlinear": ("suspect", "calls cost less together than one by one, or its time does not grow with their number"),
+    "waits": ("inconclusive", "waits for a busy processor hide how its time grows: try it when all is quiet"),
     "forked": ("invalid", "it started other processes"),
     "busy": ("invalid", "it went on working after it had said it was done"),
 }

@@ -122,11 +122,11 @@ class Bench:
     def calibrate(self, launches: int = CALIBRATE_LAUNCHES, pairs: int = CALIBRATE_PAIRS) -> float:
         """Time the incumbent against itself in two cages; return and keep the A/A floor of a search (0.01 = 1 %)."""
         self._say("timing the incumbent against itself")
+        self._time_alone()  # tells how many calls a batch has
         for _ in range(launches):
             with self._runners.start_incumbent() as first, self._runners.start_incumbent(1, first) as second:
-                trial = Trial(self._setup, first, second, self._draw_key())
                 self._runners.settle()
-                self._aa.append(trial.time(pairs).launch())
+                self._aa.append(Trial(self._setup, first, second, self._draw_key()).time(pairs).launch())
         self._floor = calibrate_floor(self._aa, launches=1, pairs=SEARCH_PAIRS)
         return self._floor
 
@@ -232,10 +232,9 @@ class Bench:
     ) -> list[Launch]:
         alone = self._time_alone()
         launch = self._confirm_beside(candidate, binary, ruling, plan, number)
-        if not launch:
-            return []
-        ruling.beside.append((alone + self._time_alone(), launch.incumbent))
-        return [launch]
+        if launch:
+            ruling.beside.append((alone + self._time_alone(), launch.incumbent))
+        return [launch] if launch else []
 
     def _time_alone(self) -> list[float]:
         """Time a launch of the incumbent that is never compared: calls before a comparison change what it shows."""
@@ -291,6 +290,8 @@ class Bench:
     @contextlib.contextmanager
     def _start_both(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> Iterator[tuple[Arm, Arm]]:
         """Launch incumbent and candidate, the first of them by lot, and note how long the candidate worked."""
+        if not self._setup.walks:
+            self._time_alone()  # tells how many calls a batch has
         with contextlib.ExitStack() as stack:
             first = stack.enter_context(self._runners.start_incumbent()) if secrets.randbelow(2) else None
             arm = stack.enter_context(self._runners.start(candidate, binary, first))

@@ -139,7 +139,7 @@ def test_daemons_that_ignore_every_signal_end_with_their_cage(cage: Cage, token:
 
 
 def test_daemons_end_when_the_command_that_left_them_ends(cage: Cage, token: str) -> None:
-    with start(cage, DAEMONS.format(then="time.sleep(1)"), token) as process:
+    with start(cage, DAEMONS.format(then="time.sleep(4)"), token) as process:
         wait_for_processes(process, 4)
         process.wait(END_S)
         deadline = time.monotonic() + END_S
