@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from kernelwright.profiles.errors import BrokenInput
+from kernelwright.profiles.events import Events
 from kernelwright.profiles.profile import Phase
-from kernelwright.profiles.trace import Trace
 
 HOST_CATEGORIES = ("user_annotation", "cpu_op")
 
@@ -106,7 +106,7 @@ def parse_range(name: str) -> Range | None:
         ) from error
 
 
-def attribute(trace: Trace) -> Attribution:
+def attribute(trace: Events) -> Attribution:
     """Return the self time of every slot inside the engine's steps.
 
     Raises BrokenInput when the trace has no step, a range of negative length, or steps that nest.
@@ -131,20 +131,20 @@ def attribute(trace: Trace) -> Attribution:
     )
 
 
-def _spans_by_lane(trace: Trace) -> Iterable[list[_Span]]:
+def _spans_by_lane(trace: Events) -> Iterable[list[_Span]]:
     """Yield our ranges of each thread, sorted by start, the longer first.
 
     At equal start and length a step comes before a slot and else the order of the file decides.
     """
-    ranges = {i: parsed for i, name in enumerate(trace.names) if (parsed := parse_range(name))}
-    categories = [i for i, name in enumerate(trace.categories) if name in HOST_CATEGORIES]
+    ranges = {i: parsed for i, name in enumerate(trace.pool.names) if (parsed := parse_range(name))}
+    categories = [i for i, name in enumerate(trace.pool.categories) if name in HOST_CATEGORIES]
     chosen = np.flatnonzero(np.isin(trace.name, list(ranges)) & np.isin(trace.category, categories))
     if np.any(trace.dur[chosen] < 0):
         raise BrokenInput("a range of the engine has a negative duration", "take the trace again")
     is_slot = np.isin(trace.name[chosen], [i for i, parsed in ranges.items() if parsed.kind == "slot"])
-    order = np.lexsort((is_slot, -trace.dur[chosen], trace.ts[chosen], trace.tid[chosen]))
+    order = np.lexsort((is_slot, -trace.dur[chosen], trace.ts[chosen], trace.lane[chosen]))
     chosen = chosen[order]
-    lanes = trace.tid[chosen]
+    lanes = trace.lane[chosen]
     for rows in np.split(chosen, np.flatnonzero(np.diff(lanes)) + 1):
         starts = trace.ts[rows].tolist()
         ends = (trace.ts[rows] + trace.dur[rows]).tolist()

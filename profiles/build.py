@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import BaseModel
 
 from kernelwright.profiles.attribute import Attribution, attribute
+from kernelwright.profiles.digest import digest_file
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.profiles.profile import Ceilings, Machine, Phase, Profile, SlotTime
 from kernelwright.profiles.trace import read_trace
@@ -51,6 +52,8 @@ def build_profile(trace_path: Path, context: ProfileContext) -> Profile:
     `context` does not give the profiled step time.
     """
     trace = read_trace(trace_path)
+    if trace.health.cut:
+        raise BrokenInput(f"the trace {trace_path} is cut", "take it again and let the profiler finish writing it")
     attribution = attribute(trace)
     return Profile(
         engine=context.engine,
@@ -60,7 +63,7 @@ def build_profile(trace_path: Path, context: ProfileContext) -> Profile:
         device=context.device,
         machine=context.machine,
         ceilings=context.ceilings,
-        trace=trace.digest,
+        trace=digest_file(trace_path),
         busy_ns=attribution.busy_ns,
         unattributed_ns=attribution.unattributed_ns,
         steps=attribution.steps,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 from pydantic import BaseModel
 
@@ -11,6 +12,12 @@ from pydantic import BaseModel
 def digest_bytes(content: bytes) -> str:
     """Return the SHA-256 of `content` as 64 lower-case hex digits."""
     return hashlib.sha256(content).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    """Return the SHA-256 of the file at `path`, read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def canonical_json(model: BaseModel) -> str:

@@ -24,12 +24,13 @@ def tabulate_profile(profile: Profile) -> Table:
     rows: list[tuple[str, ...]] = [
         (
             slot.definition, slot.phase, str(slot.tokens), str(slot.calls), f"{slot.self_ns / 1e6:.2f}",
-            _percent(slot.self_ns, profile.step_ns.get(slot.phase, 0)), _percent(slot.self_ns, profile.busy_ns),
+            format_percent(slot.self_ns, profile.step_ns.get(slot.phase, 0)),
+            format_percent(slot.self_ns, profile.busy_ns),
             f"{slot.self_ns / slot.calls / 1e3:.1f}", _count(slot.bytes_per_call), _count(slot.flops_per_call),
         )
         for slot in profile.slots
     ]  # fmt: skip
-    rest = (f"{profile.unattributed_ns / 1e6:.2f}", "", _percent(profile.unattributed_ns, profile.busy_ns))
+    rest = (f"{profile.unattributed_ns / 1e6:.2f}", "", format_percent(profile.unattributed_ns, profile.busy_ns))
     rows.append(("(outside every slot)", "", "", "", *rest, "", "", ""))
     steps = ", ".join(f"{n} {phase} steps" for phase, n in profile.steps.items())
     notes = [
@@ -104,7 +105,8 @@ def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(plain) + " |"
 
 
-def _percent(part: int, whole: int) -> str:
+def format_percent(part: int, whole: int) -> str:
+    """Return the share as text, `n/a` of nothing."""
     return f"{part / whole:.1%}" if whole else "n/a"
 
 

@@ -209,6 +209,8 @@ def test_a_real_profile_of_nested_ranges_is_attributed(tmp_path: Path) -> None:
     got = attribute(trace)
     assert {key.definition: slot.calls for key, slot in got.slots.items()} == {"outer": 6, "in": 6}
     assert (got.steps, got.clipped, got.outside) == ({"decode": 3, "prefill": 0}, 0, 0)
-    inner = sum(int(d) for d, n in zip(trace.dur, trace.name, strict=True) if trace.names[n].startswith("slot|in|"))
+    inner = sum(
+        int(d) for d, n in zip(trace.dur, trace.name, strict=True) if trace.pool.names[n].startswith("slot|in|")
+    )
     assert got.slots[SlotKey("in", "decode", 1)].self_ns == inner > 0
     assert sum(slot.self_ns for slot in got.slots.values()) + got.unattributed_ns == got.busy_ns

@@ -1,21 +1,26 @@
-"""`kernelwright profile`: where the time of the served engine goes, per slot and phase.
+"""`kernelwright profile`: where the time of an engine goes.
 
-With FILE: a trace of our server. Without: a server is started on the model, profiled while it
-serves the shipped mix, and stopped.
+With FILE: a trace of torch.profiler, of any engine; one of our own engine is told per slot and phase. Without: a
+server is started on the model, profiled while it serves the shipped mix, and stopped.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kernelwright.profiles.errors import WrongUse
+from kernelwright.profiles.errors import BrokenInput, WrongUse
+
+if TYPE_CHECKING:
+    from kernelwright.profiles.events import Events
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", type=Path, help="a trace of our engine (Chrome JSON, .gz or not)")
+    parser.add_argument("file", nargs="?", type=Path, help="a trace of torch.profiler (Chrome JSON, packed or not)")
     parser.add_argument("--model", type=Path, help="GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
     parser.add_argument("--mix", default="chat", help="request mix: a shipped name or a JSON file (default: chat)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -49,22 +54,49 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show_trace(args: argparse.Namespace) -> int:
-    import json
-
-    from kernelwright.profiles.attribute import attribute
+    from kernelwright.profiles.summary import summarise
+    from kernelwright.profiles.summary_tables import tabulate_summary
+    from kernelwright.profiles.table import print_table
     from kernelwright.profiles.trace import read_trace
 
-    found = attribute(read_trace(args.file))
-    found_slots = sorted(found.slots.items(), key=lambda item: -item[1].self_ns)
+    trace = read_trace(args.file)
+    summary = summarise(trace)
+    if summary.device == "none":
+        raise BrokenInput(
+            f"{args.file} holds {summary.events} events and no work: neither kernels nor operations of a CPU",
+            "profile while the engine serves requests, with CPU and device activities on",
+        )
+    slots = _attribute_slots(trace) if summary.device == "cpu" else None
     if args.json:
-        rows = [
-            {"definition": name, "phase": phase, "tokens": tokens, "calls": slot.calls, "self_ns": slot.self_ns}
-            for (name, phase, tokens), slot in found_slots
-        ]
-        print(json.dumps({"busy_ns": found.busy_ns, "unattributed_ns": found.unattributed_ns, "slots": rows}))
+        print(json.dumps({**summary.flat(), **(slots or {})}))
         return 0
-    for (name, phase, tokens), slot in found_slots:
-        share = 100 * slot.self_ns / max(found.busy_ns, 1)
-        print(f"{share:5.1f} %  {slot.self_ns / 1e6:10.3f} ms  {slot.calls:>6}x  {phase:<7} T={tokens:<5} {name}")
-    print(f"{100 * found.unattributed_ns / max(found.busy_ns, 1):5.1f} %  outside every slot")
+    if slots is not None:
+        _print_slots(slots)
+        return 0
+    for table in tabulate_summary(summary):
+        print_table(table)
+        print()
     return 0
+
+
+def _attribute_slots(trace: Events) -> dict[str, Any] | None:
+    """Return the time of each slot of our own engine; None where the trace is of another one."""
+    from kernelwright.profiles.attribute import attribute, parse_range
+
+    if not any(parse_range(name) for name in trace.pool.names):
+        return None
+    found = attribute(trace)
+    rows = [
+        {"definition": name, "phase": phase, "tokens": tokens, "calls": slot.calls, "self_ns": slot.self_ns}
+        for (name, phase, tokens), slot in sorted(found.slots.items(), key=lambda item: -item[1].self_ns)
+    ]
+    return {"busy_ns": found.busy_ns, "unattributed_ns": found.unattributed_ns, "slots": rows}
+
+
+def _print_slots(found: dict[str, Any]) -> None:
+    busy = max(found["busy_ns"], 1)
+    for slot in found["slots"]:
+        share = 100 * slot["self_ns"] / busy
+        named = f"{slot['calls']:>6}x  {slot['phase']:<7} T={slot['tokens']:<5} {slot['definition']}"
+        print(f"{share:5.1f} %  {slot['self_ns'] / 1e6:10.3f} ms  {named}")
+    print(f"{100 * found['unattributed_ns'] / busy:5.1f} %  outside every slot")

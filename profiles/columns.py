@@ -1,0 +1,245 @@
+"""Collect decoded events into the columns of an event table, piece by piece."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelwright.profiles.decode import NO_ARGS, NO_RAW, Event
+from kernelwright.profiles.events import (
+    KERNELS,
+    KNOWN,
+    MEMOPS,
+    Events,
+    Flags,
+    Frames,
+    Indices,
+    Integers,
+    Lane,
+    Pool,
+)
+from kernelwright.profiles.health import Health
+from kernelwright.profiles.redact import redact
+
+EXACT_US = float(1 << 43)
+"""Below this a float64 of microseconds with three decimals still rounds to the right nanosecond (102 days)."""
+MOST_US = 2.0**52
+_DEVICE_WORK = KERNELS | MEMOPS
+_FRAME = "python_function"
+MOST_CATEGORIES = 1 << 12
+_LEGACY: dict[int | str | None, str] = {"CUDA functions": "kernel", "CPU functions": "cpu_op"}
+"""Processes of the autograd profiler before Kineto, whose events had no category."""
+
+Times = list[tuple[int, int]]
+T = TypeVar("T", bound=Hashable)
+
+
+class _Ids(dict[T, int], Generic[T]):
+    """Numbers texts in order of appearance: `ids[text]`."""
+
+    def __missing__(self, key: T) -> int:
+        self[key] = number = len(self)
+        return number
+
+
+class _Column:
+    """Chunks of one column, joined at the end."""
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._dtype, self._chunks = np.dtype(dtype), list[npt.NDArray[Any]]()
+
+    def add(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
+        self._chunks.append(np.asarray(values, self._dtype))
+
+    def join(self) -> npt.NDArray[Any]:
+        joined = np.concatenate(self._chunks) if self._chunks else np.zeros(0, self._dtype)
+        self._chunks.clear()
+        return joined
+
+
+class EventColumns:
+    """Builds an `Events`; `add` takes pieces in the order of the file, `finish` joins them."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[str] = Counter()
+        """Events by category, those that are not complete (`X`) included; `None` where there is none."""
+        self.flows: Counter[str] = Counter()
+        self.labels: dict[int | str | None, str] = {}
+        self._names, self._categories, self._collectives = _Ids[str](), _Ids[str](), _Ids[str]()
+        self._lanes, self._streams, self._inputs = _Ids[Lane](), _Ids[Lane](), _Ids[bytes]()
+        self._counts = np.zeros(MOST_CATEGORIES, np.int64)
+        for name in (_FRAME, *_DEVICE_WORK):
+            self._categories[name]
+        self._frames = {name: _Column(dtype) for name, dtype in _FRAME_COLUMNS.items()}
+        self._rows = {name: _Column(dtype) for name, dtype in _ROW_COLUMNS.items()}
+        self._open: dict[Lane, list[tuple[int, Event]]] = defaultdict(list)
+
+    def add(self, events: list[Event], times: Times | None = None) -> bool:
+        """Take events of any kind; without `times` (ns) theirs are read from float us. False: that would be inexact."""
+        if times is None:
+            exact_ts, exact_dur = _to_ns([e.ts for e in events]), _to_ns([e.dur for e in events])
+            if exact_ts is None or exact_dur is None:
+                return False
+            ts, dur = exact_ts, exact_dur
+        else:
+            ts, dur = np.array(times, np.int64).reshape(-1, 2).T
+        others = [i for i, e in enumerate(events) if e.ph != "X"]
+        if others:
+            for i in others:
+                self._take_other(events[i], int(ts[i]))
+            events, ts, dur = [e for e in events if e.ph == "X"], np.delete(ts, others), np.delete(dur, others)
+        self._add_whole(events, ts, dur, counted=False)
+        return True
+
+    def _add_whole(self, events: list[Event], ts: Integers, dur: Integers, counted: bool) -> None:
+        categories = _lookup(self._categories, [e.cat for e in events])
+        if not counted:
+            self._counts += np.bincount(categories, minlength=MOST_CATEGORIES)
+        if "" in self._categories:
+            categories = self._name_legacy(events, categories)
+        common: dict[str, npt.NDArray[Any]] = {
+            "name": _lookup(self._names, [e.name for e in events]),
+            "lane": _lookup(self._lanes, [(e.pid, e.tid) for e in events]),
+            "ts": ts, "dur": dur,
+        }  # fmt: skip
+        is_row = categories != self._categories[_FRAME]
+        _put(self._frames, ~is_row, **common)
+        _put(self._rows, is_row, **common, category=categories)
+        self._add_arguments([e for e in events if e.cat != _FRAME], categories[is_row])
+
+    def _name_legacy(self, events: list[Event], categories: Indices) -> Indices:
+        """Tell work by its process where events have no category."""
+        named = [self._categories[e.cat or _LEGACY.get(e.pid, "")] for e in events]
+        return np.array(named, np.int32) if len(named) else categories
+
+    def _add_arguments(self, rows: list[Event], categories: Indices) -> None:
+        args, columns = [e.args for e in rows], self._rows
+        columns["correlation"].add([a.correlation for a in args])
+        columns["external"].add([a.external or a.old_external for a in args])
+        columns["captured"].add([self._names[a.kernel] if a.kernel else -1 for a in args])
+        columns["inputs"].add([self._inputs[_inputs(a)] if a.dims is not NO_RAW else -1 for a in args])
+        work = np.flatnonzero(np.isin(categories, [self._categories[name] for name in _DEVICE_WORK]))
+        stream, graph, size = (np.full(len(rows), default, np.int64) for default in (-1, 0, -1))
+        if len(work):
+            chosen = [rows[i] for i in work.tolist()]
+            tracks = [(e.pid, e.tid if e.args.stream is None else e.args.stream) for e in chosen]
+            stream[work] = _lookup(self._streams, tracks)
+            graph[work], size[work] = [e.args.graph for e in chosen], [e.args.bytes for e in chosen]
+        columns["stream"].add(stream)
+        columns["graph"].add(graph)
+        columns["size"].add(size)
+        columns["collective"].add([self._collectives[_collective(a)] if a.collective else -1 for a in args])
+
+    def _take_other(self, event: Event, ts: int) -> None:
+        """Count what is no complete event; keep the halves of one (`B`, `E`) and the names of processes."""
+        self.kinds[event.cat or "None"] += 1
+        match event.ph:
+            case "B" | "E":
+                self._open[event.pid, event.tid].append((ts, event))
+            case "s" | "f":
+                self.flows[event.ph] += 1
+            case "M" if event.name == "process_name" and event.args is not NO_ARGS:
+                self.labels[event.pid] = event.args.name
+
+    def _pair(self) -> int:
+        """Join begin and end events of each thread in order of time; return how many had no partner."""
+        alone = 0
+        whole: list[tuple[Event, int, int]] = []
+        for halves in self._open.values():
+            stack: list[tuple[int, Event]] = []
+            for ts, event in sorted(halves, key=lambda half: half[0]):
+                if event.ph == "B":
+                    stack.append((ts, event))
+                elif stack:
+                    start, begun = stack.pop()
+                    whole.append((begun, start, ts - start))
+                else:
+                    alone += 1
+            alone += len(stack)
+        self._open.clear()
+        if whole:
+            events = [event for event, *_ in whole]
+            ts, dur = np.array([times for _, *times in whole], np.int64).T
+            self._add_whole(events, ts, dur, counted=True)
+        return alone
+
+    def finish(self, header: dict[str, object], health: Health) -> Events:
+        """Return the table; names are redacted here, each distinct one once."""
+        alone = self._pair()
+        notes = (f"{alone} begin or end events have no partner; they were left out.",) if alone else ()
+        for name, count in zip(self._categories, self._counts.tolist(), strict=False):
+            if count:
+                self.kinds[name or "None"] += count
+        names, redacted = _redact_all(self._names)
+        unknown = {name: n for name, n in self.kinds.items() if name not in KNOWN and name != "None"}
+        frames, rows = ({name: column.join() for name, column in table.items()} for table in (self._frames, self._rows))
+        pool = Pool(
+            names=names, categories=tuple(self._categories), streams=tuple(self._streams), lanes=tuple(self._lanes),
+            inputs=tuple(text.decode("utf-8", "replace") for text in self._inputs),
+            collectives=tuple(self._collectives),
+        )  # fmt: skip
+        return Events(
+            pool=pool,
+            **rows,
+            frames=Frames(**frames),
+            header=header,
+            labels={pid: redact(label) for pid, label in self.labels.items()},
+            kinds=dict(self.kinds.most_common()),
+            flows=dict(self.flows),
+            health=health.model_copy(
+                update={"unknown_categories": unknown, "redacted": redacted, "notes": (*health.notes, *notes)}
+            ),
+        )
+
+
+_FRAME_COLUMNS: dict[str, npt.DTypeLike] = {"name": np.int32, "lane": np.int32, "ts": np.int64, "dur": np.int64}
+_ROW_COLUMNS: dict[str, npt.DTypeLike] = _FRAME_COLUMNS | {
+    "category": np.int32, "correlation": np.int64, "external": np.int64, "stream": np.int32, "inputs": np.int32,
+    "graph": np.int64, "captured": np.int32, "collective": np.int32, "size": np.int64,
+}  # fmt: skip
+
+
+def _put(columns: dict[str, _Column], chosen: Flags, **values: npt.NDArray[Any]) -> None:
+    for name, column in values.items():
+        columns[name].add(column[chosen])
+
+
+def _lookup(ids: dict[Any, int], values: list[Any]) -> Indices:
+    """Return the numbers of `values`, giving new ones to those not seen before."""
+    try:
+        return np.fromiter(map(ids.get, values), np.int32, len(values))  # type: ignore[arg-type]
+    except TypeError:  # a None: at least one is new
+        return np.fromiter((ids[value] for value in values), np.int32, len(values))
+
+
+def _to_ns(microseconds: list[float]) -> Integers | None:
+    """Return times in ns, exactly; None where a float64 no longer tells the nanosecond."""
+    times = np.array(microseconds, np.float64)
+    whole, size = np.floor(times), np.abs(times)
+    if not np.all(size < MOST_US):
+        return None
+    part = times - whole
+    if np.any(part[size >= EXACT_US]):
+        return None
+    return whole.astype(np.int64) * 1000 + np.rint(part * 1000.0).astype(np.int64)
+
+
+def _inputs(args: Any) -> bytes:
+    return b"[" + bytes(args.dims) + b"," + (bytes(args.types) or b"[]") + b"]"
+
+
+def _collective(args: Any) -> str:
+    return json.dumps({
+        "name": args.collective, "in": args.in_elements, "out": args.out_elements, "dtype": args.dtype,
+        "size": args.group_size, "group": args.group,
+    })  # fmt: skip
+
+
+def _redact_all(names: dict[str, int]) -> tuple[tuple[str, ...], int]:
+    shown = tuple(redact(name) for name in names)
+    return shown, sum(a != b for a, b in zip(names, shown, strict=True))

@@ -1,0 +1,266 @@
+"""Decode pieces of a Chrome trace: typed and fast, loosely where types differ, event by event where text is broken."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from fractions import Fraction
+from typing import Any, Protocol
+
+import msgspec
+
+from kernelwright.profiles.chrome import Taken, split_events
+from kernelwright.profiles.jsontext import Repair, end_of_value, repair, skip_space
+
+FEW_EVENTS = 16
+MOST_IN_ONE = 6
+SPACE = b" \r\n\t,"
+
+
+NO_RAW = msgspec.Raw()
+
+
+class Args(msgspec.Struct, frozen=True, gc=False):
+    """The arguments that are needed; all others are never decoded, they may hold literals JSON does not allow."""
+
+    correlation: int = 0
+    external: int = msgspec.field(name="External id", default=0)
+    old_external: int = msgspec.field(name="external id", default=0)
+    stream: int | str | None = None
+    bytes: int = -1
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NO_RAW)
+    types: msgspec.Raw = msgspec.field(name="Input type", default=NO_RAW)
+    graph: int = msgspec.field(name="graph id", default=0)
+    kernel: str = ""
+    name: str = ""
+    collective: str = msgspec.field(name="Collective name", default="")
+    in_elements: int = msgspec.field(name="In msg nelems", default=0)
+    out_elements: int = msgspec.field(name="Out msg nelems", default=0)
+    dtype: str = ""
+    group_size: int = msgspec.field(name="Group size", default=0)
+    group: str = msgspec.field(name="Process Group Name", default="")
+
+
+NO_ARGS = Args()
+
+
+class Event(msgspec.Struct, gc=False):
+    name: str = ""
+    ph: str = ""
+    cat: str = ""
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+    """Start, us."""
+    dur: float = 0.0
+    args: Args = NO_ARGS
+
+
+class _Loose(msgspec.Struct, gc=False):
+    """The same with any types: times as text, ids of any size, no name."""
+
+    name: Any = ""
+    ph: Any = ""
+    cat: Any = ""
+    pid: Any = None
+    tid: Any = None
+    ts: Any = 0
+    dur: Any = 0
+    args: Any = None
+
+
+class Columns(Protocol):
+    def add(self, events: list[Event], times: list[tuple[int, int]] | None = None) -> bool:
+        """Take `events`, with exact (start, duration) in ns where given. False: their times need exact reading."""
+
+
+class Decoder:
+    """The sink of a ChromeReader: decodes into `columns` and counts what was mended or lost."""
+
+    def __init__(self, columns: Columns) -> None:
+        self.repaired: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self._columns = columns
+        self._fast = msgspec.json.Decoder(list[Event])
+        self._exact = msgspec.json.Decoder(list[_Loose], float_hook=str)
+
+    def __call__(self, text: bytes, final: bool) -> Taken:
+        if self._add_or_mend(text):
+            return Taken(len(text), ended=False)
+        return self._divide(text, final)
+
+    def _add(self, text: bytes) -> bool:
+        listed = b"[" + text + b"]"
+        try:
+            if self._columns.add(self._fast.decode(listed)):
+                return True
+        except msgspec.ValidationError:
+            pass
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return False
+        try:
+            loose = self._exact.decode(listed)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return False
+        return self._columns.add([_tighten(event) for event in loose], [_times(event) for event in loose])
+
+    def _mend(self, text: bytes) -> bool:
+        mended = repair(text)
+        if mended.faults and self._add(mended.text):
+            self.repaired.update(mended.faults)
+            return True
+        return False
+
+    def _divide(self, text: bytes, final: bool) -> Taken:
+        """Halve `text` until what cannot be read stands alone."""
+        starts = split_events(text)
+        if len(starts) <= FEW_EVENTS:
+            return self._take_singly(text, starts, final)
+        middle = starts[len(starts) // 2]
+        taken = self(text[:middle], False)
+        if taken.ended:
+            return taken
+        rest = self(text[taken.until :], final)
+        return Taken(taken.until + rest.until, rest.ended)
+
+    def _take_singly(self, text: bytes, starts: list[int], final: bool) -> Taken:
+        bounds = [*starts, len(text)]
+        at = 0
+        while at < len(starts):
+            start, fragment, is_last = starts[at], text[starts[at] : bounds[at + 1]], at + 1 == len(starts)
+            at += 1
+            if self._add_or_mend(fragment):
+                continue
+            begin = skip_space(text, start)
+            end = begin if text[begin : begin + 1] == b"]" else end_of_value(text, begin)
+            if end is not None and self._add_or_mend(text[start:end]):
+                at = bisect_left(starts, end)  # what looked like events in between were values of this one
+                close = _close_behind(text, end)
+            elif end is None and not final and len(starts) - at < MOST_IN_ONE:
+                return Taken(start, ended=False)  # the cut may have fallen into a value of it
+            else:
+                end, close = _guess_close(fragment)
+                self._extract(fragment[:end].rstrip(SPACE), may_be_cut=final and is_last and not close)
+                close += start if close else 0
+            if close:
+                return Taken(close, ended=True)
+        return Taken(len(text), ended=False)
+
+    def _add_or_mend(self, text: bytes) -> bool:
+        whole = text.rstrip(SPACE)
+        return not whole or self._add(whole) or self._mend(whole)
+
+    def _extract(self, text: bytes, may_be_cut: bool) -> None:
+        """Read the fields of an event one by one where its text is no JSON, e.g. for quotes within a name."""
+        if may_be_cut and end_of_value(text, 0) is None:
+            self.dropped["cut off"] += 1
+            return
+        found = _fields(repair(text))
+        if found is None or not self._columns.add([_tighten(found)], [_times(found)]):
+            self.dropped["unreadable"] += 1
+        else:
+            self.repaired["quotes or keys that are no JSON"] += 1
+
+
+_CLOSE = re.compile(rb"\}\s*,?\s*\](?=\s*(?:,|\}|$))")
+
+
+def _close_behind(text: bytes, end: int) -> int:
+    """Return the index behind the `]` that follows an event which ends at `end`; 0 where none does."""
+    at = skip_space(text, end)
+    while text[at : at + 1] == b",":
+        at = skip_space(text, at + 1)
+    return at + 1 if text[at : at + 1] == b"]" else 0
+
+
+def _guess_close(fragment: bytes) -> tuple[int, int]:
+    """Return (end of a broken event, index behind the `]` that follows it, 0 for none) by what ends look like."""
+    match = _CLOSE.search(fragment)
+    return (match.start() + 1, match.end()) if match else (len(fragment), 0)
+
+
+def _field(key: str, value: str) -> re.Pattern[bytes]:
+    return re.compile(rf'"?{key}"\s*:\s*{value}'.encode(), re.DOTALL)
+
+
+_NAME = _field("name", r'"(.*?)"\s*(?:,\s*"(?:ph|cat|pid|tid|ts|dur|args|id|bp)"\s*:|\}\s*$)')
+_TEXTS = {key: _field(key, r'"([^"]*)"') for key in ("ph", "cat")}
+_TIMES = {key: _field(key, r'"?(-?[0-9][0-9.eE+-]*)') for key in ("ts", "dur")}
+_IDS = {key: _field(key, r'(?:"([^"]*)"|(-?[0-9]+))') for key in ("pid", "tid")}
+_ARGS = {key: _field(key, r'"?([0-9]+)') for key in ("correlation", "External id", "stream")}
+
+
+def _fields(mended: Repair) -> _Loose | None:
+    text = mended.text
+    name = _NAME.search(text)
+    texts = {key: found.group(1).decode() for key, pattern in _TEXTS.items() if (found := pattern.search(text))}
+    times = {key: found.group(1).decode() for key, pattern in _TIMES.items() if (found := pattern.search(text))}
+    if name is None or "ph" not in texts or "ts" not in times:
+        return None
+    ids: dict[str, Any] = {}
+    for key, pattern in _IDS.items():
+        if found := pattern.search(text):
+            ids[key] = found.group(1).decode() if found.group(1) is not None else int(found.group(2))
+    args = {key: int(found.group(1)) for key, pattern in _ARGS.items() if (found := pattern.search(text))}
+    shown = " ".join(name.group(1).decode("utf-8", "replace").split())
+    return _Loose(name=shown, args=args, **texts, **times, **ids)
+
+
+def _tighten(event: _Loose) -> Event:
+    args = event.args if isinstance(event.args, dict) else {}
+    tight = Args(
+        correlation=_integer(args.get("correlation"), 0),
+        external=_integer(args.get("External id", args.get("external id")), 0),
+        stream=_id(args.get("stream")),
+        bytes=_integer(args.get("bytes"), -1),
+        dims=_raw(args.get("Input Dims")),
+        types=_raw(args.get("Input type")),
+        graph=_integer(args.get("graph id"), 0),
+        kernel=_text(args.get("kernel")),
+        name=_text(args.get("name")),
+        collective=_text(args.get("Collective name")),
+        in_elements=_integer(args.get("In msg nelems"), 0),
+        out_elements=_integer(args.get("Out msg nelems"), 0),
+        dtype=_text(args.get("dtype")),
+        group_size=_integer(args.get("Group size"), 0),
+        group=_text(args.get("Process Group Name")),
+    )
+    return Event(
+        name=_text(event.name), ph=_text(event.ph), cat=_text(event.cat), pid=_id(event.pid), tid=_id(event.tid),
+        args=tight,
+    )  # fmt: skip
+
+
+def _times(event: _Loose) -> tuple[int, int]:
+    return exact_ns(event.ts), exact_ns(event.dur)
+
+
+def exact_ns(microseconds: object) -> int:
+    """Return a time written as an integer or as decimal text in ns, the nearest one; 0 for what is no number."""
+    try:
+        return round(Fraction(str(microseconds)) * 1000)
+    except (ValueError, ZeroDivisionError):
+        return 0
+
+
+def _integer(value: object, default: int) -> int:
+    try:
+        number = int(str(value))
+    except ValueError:
+        return default
+    return number if abs(number) < 1 << 62 else default
+
+
+def _id(value: object) -> int | str | None:
+    if value is None or (isinstance(value, int) and abs(value) < 1 << 62):
+        return value
+    return str(value)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return NO_RAW if value is None else msgspec.Raw(msgspec.json.encode(value))
