@@ -31,7 +31,6 @@ EXACT_US = float(1 << 43)
 MOST_US = 2.0**52
 _DEVICE_WORK = KERNELS | MEMOPS
 _FRAME = "python_function"
-MOST_CATEGORIES = 1 << 12
 _LEGACY: dict[int | str | None, str] = {"CUDA functions": "kernel", "CPU functions": "cpu_op"}
 """Processes of the autograd profiler before Kineto, whose events had no category."""
 
@@ -72,7 +71,7 @@ class EventColumns:
         self.labels: dict[int | str | None, str] = {}
         self._names, self._categories, self._collectives = _Ids[str](), _Ids[str](), _Ids[str]()
         self._lanes, self._streams, self._inputs = _Ids[Lane](), _Ids[Lane](), _Ids[bytes]()
-        self._counts = np.zeros(MOST_CATEGORIES, np.int64)
+        self._counts = np.zeros(0, np.int64)
         for name in (_FRAME, *_DEVICE_WORK):
             self._categories[name]
         self._frames = {name: _Column(dtype) for name, dtype in _FRAME_COLUMNS.items()}
@@ -99,7 +98,9 @@ class EventColumns:
     def _add_whole(self, events: list[Event], ts: Integers, dur: Integers, counted: bool) -> None:
         categories = _lookup(self._categories, [e.cat for e in events])
         if not counted:
-            self._counts += np.bincount(categories, minlength=MOST_CATEGORIES)
+            counts = np.bincount(categories, minlength=len(self._counts))
+            counts[: len(self._counts)] += self._counts
+            self._counts = counts
         if "" in self._categories:
             categories = self._name_legacy(events, categories)
         common: dict[str, npt.NDArray[Any]] = {

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
@@ -19,19 +19,21 @@ SPACE = b" \r\n\t,"
 
 
 NO_RAW = msgspec.Raw()
+MOST = 1 << 62
+Int = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
 
 
 class Args(msgspec.Struct, frozen=True, gc=False):
     """The arguments that are needed; all others are never decoded, they may hold literals JSON does not allow."""
 
-    correlation: int = 0
-    external: int = msgspec.field(name="External id", default=0)
-    old_external: int = msgspec.field(name="external id", default=0)
+    correlation: Int = 0
+    external: Int = msgspec.field(name="External id", default=0)
+    old_external: Int = msgspec.field(name="external id", default=0)
     stream: int | str | None = None
-    bytes: int = -1
+    bytes: Int = -1
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=NO_RAW)
     types: msgspec.Raw = msgspec.field(name="Input type", default=NO_RAW)
-    graph: int = msgspec.field(name="graph id", default=0)
+    graph: Int = msgspec.field(name="graph id", default=0)
     kernel: str = ""
     name: str = ""
     collective: str = msgspec.field(name="Collective name", default="")
@@ -103,7 +105,14 @@ class Decoder:
             loose = self._exact.decode(listed)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return False
-        return self._columns.add([_tighten(event) for event in loose], [_times(event) for event in loose])
+        return self._add_loose(loose)
+
+    def _add_loose(self, loose: list[_Loose]) -> bool:
+        timed = [(event, exact_ns(event.ts), exact_ns(event.dur)) for event in loose]
+        sound = [(_tighten(event), ts, dur) for event, ts, dur in timed if ts is not None and dur is not None]
+        if len(sound) < len(timed):
+            self.dropped["times that are no numbers, or too large"] += len(timed) - len(sound)
+        return self._columns.add([event for event, *_ in sound], [(ts, dur) for _, ts, dur in sound])
 
     def _mend(self, text: bytes) -> bool:
         mended = repair(text)
@@ -157,9 +166,9 @@ class Decoder:
             self.dropped["cut off"] += 1
             return
         found = _fields(repair(text))
-        if found is None or not self._columns.add([_tighten(found)], [_times(found)]):
+        if found is None:
             self.dropped["unreadable"] += 1
-        else:
+        elif self._add_loose([found]):
             self.repaired["quotes or keys that are no JSON"] += 1
 
 
@@ -232,16 +241,13 @@ def _tighten(event: _Loose) -> Event:
     )  # fmt: skip
 
 
-def _times(event: _Loose) -> tuple[int, int]:
-    return exact_ns(event.ts), exact_ns(event.dur)
-
-
-def exact_ns(microseconds: object) -> int:
-    """Return a time written as an integer or as decimal text in ns, the nearest one; 0 for what is no number."""
+def exact_ns(microseconds: object) -> int | None:
+    """Return a time written as an integer or as decimal text in ns, the nearest one; None where it fits no clock."""
     try:
-        return round(Fraction(str(microseconds)) * 1000)
+        ns = round(Fraction(str(microseconds)) * 1000)
     except (ValueError, ZeroDivisionError):
-        return 0
+        return None
+    return ns if abs(ns) < MOST else None
 
 
 def _integer(value: object, default: int) -> int:
@@ -249,11 +255,11 @@ def _integer(value: object, default: int) -> int:
         number = int(str(value))
     except ValueError:
         return default
-    return number if abs(number) < 1 << 62 else default
+    return number if abs(number) < MOST else default
 
 
 def _id(value: object) -> int | str | None:
-    if value is None or (isinstance(value, int) and abs(value) < 1 << 62):
+    if value is None or (isinstance(value, int) and abs(value) < MOST):
         return value
     return str(value)
 

@@ -46,6 +46,26 @@ def test_no_time_loses_a_nanosecond(tmp_path: Path, ts: str, ns: int) -> None:
     assert (trace.ts.tolist(), trace.dur.tolist()) == ([ns], [1001])
 
 
+@pytest.mark.parametrize("time", ["1e300", '"soon"', "null", "[1]"])
+def test_an_event_whose_time_fits_no_clock_is_left_out_and_counted(tmp_path: Path, time: str) -> None:
+    text = json.dumps({"traceEvents": [EVENT, EVENT | {"dur": "HERE"}]}).replace('"HERE"', time)
+    trace = read_trace(write(tmp_path / "t.json", text))
+    assert len(trace) == 1 and list(trace.health.dropped.values()) == [1]
+
+
+def test_ids_of_any_size_and_kind_are_read(tmp_path: Path) -> None:
+    ids = [2**64, -(2**63), "7", "x", None, 9]
+    events = [EVENT | {"args": {"correlation": number, "External id": number}} for number in ids]
+    trace = read_trace(write(tmp_path / "t.json", json.dumps({"traceEvents": events})))
+    assert trace.correlation.tolist() == trace.external.tolist() == [0, 0, 7, 0, 0, 9]
+
+
+def test_thousands_of_categories_are_counted(tmp_path: Path) -> None:
+    events = [EVENT | {"cat": f"kind {i}"} for i in range(6000)]
+    trace = read_trace(write(tmp_path / "t.json", json.dumps({"traceEvents": events})))
+    assert trace.num_events == 6000 == sum(trace.health.unknown_categories.values())
+
+
 def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
     text = json.dumps({"traceEvents": [EVENT]}).encode()
     zipped = read_trace(write(tmp_path / "zipped.json", gzip.compress(text)))
