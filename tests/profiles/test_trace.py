@@ -105,7 +105,7 @@ WHOLE = json.dumps({"traceEvents": [EVENT, EVENT]})
     [
         (b"", "is empty"),
         (b"  \n", "is empty"),
-        (gzip.compress(b""), "is empty"),
+        (gzip.compress(b"", mtime=0), "is empty"),
         ('{"planets": []}', "without `traceEvents`"),
         ('{"traceEvents": 3}', "without `traceEvents`"),
         ('{"schema": "1.0.1", "nodes": [{}]}', "an execution trace, which has no times"),
