@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.profiles.jsontext import BOUNDARY, end_of_value, skip_space
+from kernelwright.profiles.redact import redact
 from kernelwright.profiles.stream import UTF8_BOM, ByteStream
 
 PIECE_BYTES = 256 << 10
 """Small enough that what is decoded from a piece stays in a processor's cache."""
 MOST_BLOCK_BYTES = 256 << 20
 """A value of the header, or a single event, above this is no trace of ours."""
+REMEDY = "name a Chrome trace (JSON, packed or not) that torch.profiler wrote"
 MOST_READ_BYTES = 1 << 20
 """Longer header values are not decoded."""
 READ_BLOCKS = frozenset({
@@ -68,12 +70,10 @@ class ChromeReader:
         elif first == b"{":
             self._read_object(sink)
         else:
-            raise BrokenInput("the file is neither JSON nor another format known here", "name a profiler's trace file")
+            raise BrokenInput("the file is neither JSON nor another format known here", REMEDY)
         self.cut = self.cut or self._stream.cut
         if not self.has_events and not self.cut:
-            raise BrokenInput(
-                f"the file is JSON without `traceEvents`{self._what_else()}", "name a profiler's trace file"
-            )
+            raise BrokenInput(f"the file is JSON without `traceEvents`{self._what_else()}", REMEDY)
         if not self.cut and self._text.strip(b" \r\n\t,\x00"):
             self.notes.append("A second document follows the first one in the same file; it was not read.")
 
@@ -106,8 +106,8 @@ class ChromeReader:
 
     def _note(self, key: str, value: bytes) -> None:
         try:
-            self.header[key] = json.loads(value.decode("utf-8", "replace"), strict=False)
-        except ValueError:
+            self.header[key] = json.loads(redact(value.decode("utf-8", "replace")), strict=False)
+        except (ValueError, RecursionError):
             self.notes.append(f"The header's {key} is not sound JSON; it was not read.")
 
     def _keys(self) -> Iterator[str]:
@@ -142,7 +142,7 @@ class ChromeReader:
                 value, self._text = self._text[:end], self._text[end:]
                 return value
             if len(self._text) > MOST_BLOCK_BYTES:
-                raise BrokenInput("a single value of the file's header is over 256 MB", "name a profiler's trace file")
+                raise BrokenInput("a single value of the file's header is over 256 MB", REMEDY)
             size *= 2
             if not self._more(size):
                 return None
@@ -160,7 +160,7 @@ class ChromeReader:
             if not self._more():
                 break
             if len(self._text) > MOST_BLOCK_BYTES:
-                raise BrokenInput("a single event of the trace is over 256 MB", "name a profiler's trace file")
+                raise BrokenInput("a single event of the trace is over 256 MB", REMEDY)
         start = skip_space(self._text, 0)
         if self._text[start : start + 1] == b"]":
             self._text = self._text[start + 1 :]

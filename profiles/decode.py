@@ -99,11 +99,11 @@ class Decoder:
                 return True
         except msgspec.ValidationError:
             pass
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         try:
             loose = self._exact.decode(listed)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return False
         return self._add_loose(loose)
 

@@ -29,7 +29,3 @@ class Health(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=Tr
     """The same with such kernels ended where the next one of their stream starts."""
     notes: tuple[str, ...] = ()
     """Anything else a reader of the numbers must know, in sentences."""
-
-    def is_sound(self) -> bool:
-        """Return whether the file was whole and every event of it was read as written."""
-        return self == Health(unread_blocks=self.unread_blocks, redacted=self.redacted)

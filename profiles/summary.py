@@ -10,11 +10,12 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel
 
-from kernelwright.profiles.device_time import DeviceTime, KernelTime, examine_times, measure_device, sound_kernels
-from kernelwright.profiles.events import LAUNCHES, OPS, RANGES, Events, Indices, Integers
+from kernelwright.profiles.device_time import DeviceTime, examine_times, measure_device, sound_kernels
+from kernelwright.profiles.events import OPS, RANGES, Events, Indices, Integers
 from kernelwright.profiles.health import Health
 from kernelwright.profiles.origin import Origin, trace_back
 from kernelwright.profiles.phases import parse_step
+from kernelwright.profiles.spans import merge
 
 _LAYER = re.compile(r"_\d+$")
 NO_PHASE = "outside"
@@ -57,13 +58,7 @@ class TraceSummary(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     def flat(self) -> dict[str, object]:
         """Return the record as one flat JSON object: the numbers of `time` beside the others."""
         record = self.model_dump(mode="json")
-        time: dict[str, object] = record.pop("time")
-        time["distinct_kernels"], time["top"] = len(self.time.top), record_top(self.time.top)
-        return {**record, **time}
-
-
-def record_top(top: tuple[KernelTime, ...], most: int = 50) -> list[dict[str, object]]:
-    return [{"name": kernel.name, "count": kernel.count, "ns": kernel.ns} for kernel in top[:most]]
+        return {**record.pop("time"), **record}
 
 
 def summarise(events: Events) -> TraceSummary:
@@ -87,7 +82,7 @@ def tell_device(events: Events) -> Literal["cuda", "rocm", "gpu", "cpu", "none"]
     """Return the vendor by the names of launches, `cpu` where there are ops or ranges and no device work."""
     if not (events.is_kernel.any() or events.is_memop.any()):
         return "cpu" if events.within(OPS | RANGES).any() else "none"
-    names = [events.pool.names[n] for n in np.unique(events.name[events.within(LAUNCHES)])]
+    names = [events.pool.names[n] for n in np.unique(events.name[events.is_launch])]
     if any(name.startswith("hip") for name in names):
         return "rocm"
     return "cuda" if any(name.startswith("cu") for name in names) else "gpu"
@@ -102,11 +97,18 @@ def sum_phases(events: Events, origin: Origin) -> dict[str, PhaseTime]:
         found[BEFORE if launch < 0 else named.phase if named else NO_PHASE].append(row)
     times = {}
     for phase, rows in found.items():
-        steps = {step for step in origin.step[rows].tolist() if step >= 0} if phase not in (BEFORE, NO_PHASE) else ()
         times[phase] = PhaseTime(
-            steps=len(steps), kernels=len(rows), kernel_ns=int(events.dur[origin.work[rows]].sum())
+            steps=0 if phase in (BEFORE, NO_PHASE) else _count_steps(events, np.unique(origin.step[rows])),
+            kernels=len(rows),
+            kernel_ns=int(events.dur[origin.work[rows]].sum()),
         )
     return dict(sorted(times.items(), key=lambda item: -item[1].kernel_ns))
+
+
+def _count_steps(events: Events, ranges: Integers) -> int:
+    """Return how many steps the rows `ranges` are of: an engine may name one step by ranges within each other."""
+    lanes = [ranges[events.lane[ranges] == lane] for lane in np.unique(events.lane[ranges])]
+    return sum(len(merge(events.ts[rows], events.end[rows])[0]) for rows in lanes)
 
 
 def sum_sources(events: Events, origin: Origin) -> tuple[SourceTime, ...]:

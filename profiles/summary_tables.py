@@ -33,7 +33,7 @@ def _device(summary: TraceSummary) -> Table:
         ("without a line of Python", "", _ms(summary.unattributed_ns), "of the kernels"),
     )  # fmt: skip
     return Table(
-        f"Device time ({summary.device})", ("what", "count", "ms", "note"), rows, 1, _complaints(summary.health)
+        f"Device time ({summary.device})", ("what", "count", "ms", "note"), rows, 1, describe_health(summary.health)
     )
 
 
@@ -81,7 +81,7 @@ def _sources(summary: TraceSummary) -> Table:
     return Table("Lines of Python", ("line", "module", "kernels", "ms", "of kernels"), rows, 2)
 
 
-def _complaints(health: Health) -> tuple[str, ...]:
+def describe_health(health: Health) -> tuple[str, ...]:
     """Return what a reader of the numbers must know of the file, in sentences."""
     said = ["The file is cut: what was written later is missing, and kernels are written last."] if health.cut else []
     said += [f"Repaired: {count} times {fault}." for fault, count in health.repaired.items()]

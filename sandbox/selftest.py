@@ -23,13 +23,7 @@ from kernelwright.sandbox.corpus_index import Entry, candidate_of, load_corpus
 from kernelwright.sandbox.environment import harness_digest, host_digest
 from kernelwright.sandbox.rules import caught_by
 from kernelwright.sandbox.selftest_problems import SelftestProblem, planted, problems
-from kernelwright.sandbox.selftest_report import (
-    Planted,
-    Played,
-    SelfAgainstSelf,
-    SelftestReport,
-    SelfTrial,
-)
+from kernelwright.sandbox.selftest_report import Planted, Played, SelfAgainstSelf, SelftestReport, SelfTrial
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.verify import ALL_ON, Bench

@@ -257,10 +257,8 @@ class Bench:
                 return None
             if number < len(ends) and not trial.try_races(ends[number]):
                 return None
-            if number == 0 and candidate.language == "cpp" and self._controls.sanitizer:
-                if not trial.try_sanitizers(ends[-1], self._cage, self._cache):
-                    return None
-            return launch
+            sanitized = number == 0 and candidate.language == "cpp" and self._controls.sanitizer
+            return launch if not sanitized or trial.try_sanitizers(ends[-1], self._cage, self._cache) else None
 
     def judge_again(
         self, candidate: Candidate, keys: Sequence[Key], share: Callable[[WeightSets, Key, int], Sequence[Case]]

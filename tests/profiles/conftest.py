@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ import pytest
 
 from kernelwright.profiles.build import ProfileContext
 from kernelwright.profiles.profile import Ceilings, Machine, Profile, SlotTime
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -75,12 +72,3 @@ def make_profile(context: ProfileContext) -> Callable[..., Profile]:
         )
 
     return make
-
-
-@pytest.fixture
-def recorded_traces() -> Path:
-    """Return the folder of recorded traces with known answers; skip where it is not on this machine."""
-    shared = Path(os.environ.get("KERNELWRIGHT_SHARED", ROOT.parent / "shared"))
-    if not (shared / "traces" / "ANSWERS.json").is_file():
-        pytest.skip("no recorded traces here; set KERNELWRIGHT_SHARED to the folder that holds traces/ANSWERS.json")
-    return shared / "traces"

@@ -75,6 +75,13 @@ def test_a_cut_file_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "The file is cut" in capsys.readouterr().out
 
 
+def test_ranges_within_each_other_are_one_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inner = STEP | {"name": "execute_context_0(sq0sk0)_generation_2(sq2sk9)", "ts": 8, "dur": 6}
+    later = with_id(LAUNCH | {"ts": 16}, 10), with_id(KERNEL | {"ts": 30}, 10)
+    told = show(capsys, write(tmp_path, STEP, inner, with_id(LAUNCH, 9), with_id(KERNEL, 9), *later))
+    assert told["phases"] == {"decode": {"steps": 1, "kernels": 2, "kernel_ns": 8000}}
+
+
 def test_a_trace_without_work_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", write(tmp_path)]) == 4
     assert "no work" in capsys.readouterr().err

@@ -60,6 +60,13 @@ def test_ids_of_any_size_and_kind_are_read(tmp_path: Path) -> None:
     assert trace.correlation.tolist() == trace.external.tolist() == [0, 0, 7, 0, 0, 9]
 
 
+def test_values_too_deep_to_decode_cost_their_event_alone(tmp_path: Path) -> None:
+    deep = "[" * 20000 + "]" * 20000
+    text = json.dumps({"deviceProperties": 0, "traceEvents": [EVENT, EVENT | {"args": {"a": "HERE"}}, EVENT]})
+    trace = read_trace(write(tmp_path / "t.json", text.replace(": 0,", f": {deep},").replace('"HERE"', deep)))
+    assert len(trace) >= 2 and not trace.health.cut
+
+
 def test_thousands_of_categories_are_counted(tmp_path: Path) -> None:
     events = [EVENT | {"cat": f"kind {i}"} for i in range(6000)]
     trace = read_trace(write(tmp_path / "t.json", json.dumps({"traceEvents": events})))

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show_trace(args: argparse.Namespace) -> int:
     from kernelwright.profiles.summary import summarise
-    from kernelwright.profiles.summary_tables import tabulate_summary
+    from kernelwright.profiles.summary_tables import describe_health, tabulate_summary
     from kernelwright.profiles.table import print_table
     from kernelwright.profiles.trace import read_trace
 
@@ -72,6 +72,8 @@ def _show_trace(args: argparse.Namespace) -> int:
         return 0
     if slots is not None:
         _print_slots(slots)
+        for sentence in describe_health(summary.health):
+            print(sentence)
         return 0
     for table in tabulate_summary(summary):
         print_table(table)
