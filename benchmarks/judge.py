@@ -21,7 +21,7 @@ from kernelwright.kernels.candidate import Candidate
 from kernelwright.sandbox.corpus_index import candidate_of, load_corpus
 from kernelwright.sandbox.environment import describe_environment
 from kernelwright.sandbox.selftest import open_selftest_bench, share
-from kernelwright.sandbox.selftest_problems import SelftestProblem, planted, problems
+from kernelwright.sandbox.selftest_problems import SelftestProblem, count_planted_steps, planted, problems
 from kernelwright.sandbox.verdict import Verdict
 from kernelwright.sandbox.verify import Bench
 
@@ -55,7 +55,7 @@ def judge_against_itself(phase: str, trials: int, folder: Path) -> Iterator[Verd
 
 def plant(percent: float, trials: int, folder: Path) -> Iterator[Verdict]:
     """Yield search verdicts of a kernel that does `percent` per cent less of the incumbent's work."""
-    problem, candidate = planted(percent)
+    problem, candidate = planted(percent, count_planted_steps())
     with open_selftest_bench(SelftestProblem(problem, ({},)), "bubblewrap", folder, None) as bench:
         for _ in range(trials):
             yield bench.search(candidate)

@@ -22,7 +22,7 @@ from kernelwright.sandbox.controls import Controls
 from kernelwright.sandbox.corpus_index import Entry, candidate_of, load_corpus
 from kernelwright.sandbox.environment import harness_digest, host_digest
 from kernelwright.sandbox.rules import caught_by
-from kernelwright.sandbox.selftest_problems import SelftestProblem, planted, problems
+from kernelwright.sandbox.selftest_problems import SelftestProblem, count_planted_steps, planted, problems
 from kernelwright.sandbox.selftest_report import Planted, Played, SelfAgainstSelf, SelftestReport, SelfTrial
 from kernelwright.sandbox.stats import Launch
 from kernelwright.sandbox.verdict import Verdict
@@ -193,14 +193,15 @@ def _note_trial(name: str, judged: Verdict) -> SelfTrial:
 
 def _plant_all(run: _Run) -> tuple[Planted, ...]:
     """Judge candidates that do a known share less (or more) of the incumbent's work, in search."""
-    posed = SelftestProblem(planted(0.0)[0], ({},))
+    steps = count_planted_steps()
+    posed = SelftestProblem(planted(0.0, steps)[0], ({},))
     found = []
     with open_selftest_bench(posed, run.cage, run.cache, None, floor=run.floor) as bench:
         for percent, trials in run.plan.planted:
             outcomes = []
             for _ in range(trials):
                 run.step(f"a kernel made {percent:+g} % faster")
-                outcomes.append(bench.search(planted(percent)[1]).outcome)
+                outcomes.append(bench.search(planted(percent, steps)[1]).outcome)
             faster, slower = outcomes.count("faster"), outcomes.count("slower")
             found.append(Planted(percent=percent, trials=trials, faster=faster, slower=slower))
     return tuple(found)

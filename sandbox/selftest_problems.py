@@ -6,6 +6,7 @@ honest kernel, or a cheat that gets through, is clearly faster. Weights come fro
 
 from __future__ import annotations
 
+import timeit
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ def run(qkv, cos, sin, positions, slot_mapping, k_cache, v_cache):
 """
 PLANTED_STEPS = 110_000
 """Steps of the planted kernel, each waiting for the one before it: 20 ms per call where python takes 180 ns for one."""
+PLANTED_S = 0.020
 PLANTED = """
 reference = run
 
@@ -88,8 +90,25 @@ def pose(definition: Definition, timed: dict[str, int], ranges: dict[str, tuple[
     return SelftestProblem(problem, tuple({n: tensors[n] for n in contract.weights} for tensors in drawn))  # type: ignore[misc]
 
 
-def planted(percent: float) -> tuple[Problem, Candidate]:
+def count_planted_steps() -> int:
+    """Return how many steps take this machine's python 20 ms, as the fastest of some runs in this process tells."""
+    part = PLANTED_STEPS // 10
+    fastest = min(timeit.repeat(lambda: _walk(part), number=1, repeat=20))
+    return max(round(PLANTED_S / fastest * part / 1000), 1) * 1000
+
+
+def _walk(steps: int) -> int:
+    """What the planted kernel does, to learn how long it takes."""
+    state = 1
+    for _ in range(steps):
+        state = (state * 1103515245 + 12345) & 0x3FFFFFFF
+    return state
+
+
+def planted(percent: float, whole: int = PLANTED_STEPS) -> tuple[Problem, Candidate]:
     """Return a problem, and a candidate that does `percent` per cent less of the same work (more where negative).
+
+    The incumbent takes `whole` steps.
 
     All the time goes into a chain of steps whose end is masked to 0, so the results are equal whatever its length and
     the true ratio is 1 / (1 - percent / 100). There are no weights: open the bench with `weights=[{}]`, one call per
@@ -104,13 +123,13 @@ def planted(percent: float) -> tuple[Problem, Candidate]:
         target=None,
         definition=definition,
         contract=contract,
-        incumbent=_extend(plain, PLANTED.format(steps=PLANTED_STEPS), "incumbent"),
+        incumbent=_extend(plain, PLANTED.format(steps=whole), "incumbent"),
         workloads=(),
         ranges={"B": AxisRange(low=1, high=1)},
         timed_axes={"B": 1, "MB": 1, "PAGES": 1},
         num_weight_sets=1,
     )
-    steps = round(PLANTED_STEPS * (1 - percent / 100))
+    steps = round(whole * (1 - percent / 100))
     return problem, _extend(plain, PLANTED.format(steps=steps), f"planted {percent:g} %")
 
 

@@ -96,7 +96,8 @@ def calibrate_floor(found: Sequence[Launch], *, launches: int, pairs: int, seed:
     """Return the A/A floor: the 97.5th percentile of |median ratio - 1| of the incumbent against itself.
 
     From three launches on, what a judgement of so many `launches` would say is drawn from their medians, which hold the
-    noise of pairs and of launches, each once; from fewer, from the `pairs` that each launch of a judgement has. Each
+    noise of pairs and of launches, each once, and as the median of them: one launch that is far off moves a judgement,
+    the median of all pairs, as little; from fewer, from the `pairs` that each launch of a judgement has. Each
     launch counts as it is and with its arms exchanged, as both are the incumbent.
     """
     random = np.random.default_rng(seed)
@@ -104,7 +105,7 @@ def calibrate_floor(found: Sequence[Launch], *, launches: int, pairs: int, seed:
     both = [*once, *(-block for block in once)]
     if len(once) >= MEDIANS_FROM:
         medians = np.asarray([np.median(block) for block in both])
-        said = medians[random.integers(0, len(medians), (RESAMPLES, launches))].mean(axis=1)
+        said = np.median(medians[random.integers(0, len(medians), (RESAMPLES, launches))], axis=1)
     else:
         said = np.median(_resample(both, random, launches, pairs), axis=1)
     return float(np.percentile(np.abs(np.exp(said) - 1), 97.5))

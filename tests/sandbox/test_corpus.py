@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import timeit
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,15 @@ import pytest
 from kernelwright.kernels.build import build_native
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.sandbox.corpus_index import CORPUS, GROUPS, Entry, candidate_of, load_corpus, read_entry
-from kernelwright.sandbox.selftest_problems import PLANTED_STEPS, SelftestProblem, planted, problems
+from kernelwright.sandbox.selftest_problems import (
+    PLANTED_S,
+    PLANTED_STEPS,
+    SelftestProblem,
+    _walk,
+    count_planted_steps,
+    planted,
+    problems,
+)
 from kernelwright.sandbox.verify import Bench
 from tests.sandbox.posed import require_cage
 
@@ -125,11 +134,17 @@ def test_problems_are_the_same_each_time(posed: dict[str, SelftestProblem]) -> N
 
 
 def test_the_planted_kernel_does_what_it_says() -> None:
-    problem, candidate = planted(25)
+    problem, candidate = planted(25, PLANTED_STEPS)
     assert str(PLANTED_STEPS) in problem.incumbent.sources[0].content
     assert str(PLANTED_STEPS * 3 // 4) in candidate.sources[0].content
     with pytest.raises(ValueError, match="nothing"):
         planted(100)
+
+
+def test_the_planted_kernel_takes_twenty_milliseconds_here() -> None:
+    steps = count_planted_steps()
+    taken = min(timeit.repeat(lambda: _walk(steps), number=1, repeat=9))
+    assert 0.25 < taken / PLANTED_S < 4  # a machine may change its pace by a factor of two between the two
 
 
 def test_the_corpus_ships_with_the_package() -> None:

@@ -194,13 +194,24 @@ def test_a_candidate_that_waits_for_itself_wins_nothing() -> None:
 def test_what_whole_launches_differ_by_is_in_the_floor_and_shrinks_with_more_of_them() -> None:
     random = np.random.default_rng(1)
     found = []
-    for offset in (-0.05, 0.02, 0.06):  # as where pages happen to lie makes them
+    for offset in (-0.06, -0.01, 0.02, 0.03):  # as where pages happen to lie makes them
         incumbent = np.exp(random.normal(0, 0.01, 16))
         found.append(Launch(tuple(incumbent), tuple(incumbent * np.exp(offset + random.normal(0, 0.01, 16)))))
     one = calibrate_floor(found, launches=1, pairs=32)
     eight = calibrate_floor(found, launches=8, pairs=32)
-    assert 0.05 < one < 0.08
+    assert 0.04 < one < 0.08
     assert 0.015 < eight < 0.8 * one
+
+
+def test_one_launch_that_is_far_off_raises_the_floor_as_little_as_it_moves_a_judgement() -> None:
+    random = np.random.default_rng(3)
+    offsets = (0.002, -0.09, 0.001, -0.003)
+    found = []
+    for offset in offsets:
+        incumbent = np.exp(random.normal(0, 0.005, 24))
+        found.append(Launch(tuple(incumbent), tuple(incumbent * np.exp(offset + random.normal(0, 0.005, 24)))))
+    assert calibrate_floor(found, launches=8, pairs=32) < 0.01
+    assert calibrate_floor(found, launches=1, pairs=32) > 0.05  # a single launch may be that one
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 #include "linear.h"
 
 static float pairwise(const float* a, const float* b, int64_t k) {
-  if (k <= 32) return dot(a, b, k);
-  const int64_t half = k / 64 * 32;
+  if (k <= 128) return dot(a, b, k);
+  const int64_t half = k / 256 * 128;
   return pairwise(a, b, half) + pairwise(a + half, b + half, k - half);
 }
 
