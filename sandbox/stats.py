@@ -22,6 +22,8 @@ LEAST_DRIFT = 0.5
 LEAST_HOPE, HOPE, NARROW = 0.99, 1.005, 1.6
 MEDIANS_FROM = 3
 """From so many launches on, their medians say how much launches differ."""
+STRAY = 0.8
+"""A single launch may be off by so much, whatever the kernels: one that shows less than HOPE is not the last word."""
 MISSED_GAIN = 0.03
 """A first launch that leaves so much open is followed by others, if it was not below LEAST_HOPE."""
 
@@ -118,6 +120,11 @@ def is_narrow(launches: Sequence[Launch]) -> bool:
     interval = bootstrap(launches)
     least = LEAST_HOPE if interval.high > 1 + MISSED_GAIN else HOPE
     return least < interval.ratio < NARROW
+
+
+def is_doubtful(launches: Sequence[Launch]) -> bool:
+    """Return whether a first launch shows a loss that may be the launch's own: another one must say so, too."""
+    return bool(launches) and not is_narrow(launches) and STRAY < bootstrap(launches).ratio < HOPE
 
 
 def decide(interval: Interval, floor: float) -> tuple[Literal["faster", "slower", "inconclusive"], str]:

@@ -44,7 +44,7 @@ from kernelwright.sandbox.ruling import Ruling, write_verdict
 from kernelwright.sandbox.runners import Runners
 from kernelwright.sandbox.screen_source import expand
 from kernelwright.sandbox.screens import screen
-from kernelwright.sandbox.stats import Launch, calibrate_floor, conclude, find_drift, is_narrow
+from kernelwright.sandbox.stats import Launch, calibrate_floor, conclude, find_drift, is_doubtful, is_narrow
 from kernelwright.sandbox.supervisor import Arm
 from kernelwright.sandbox.trial import BLOCK_ORDERS, Trial, TrialSetup, time_alone
 from kernelwright.sandbox.verdict import Verdict
@@ -58,7 +58,7 @@ SEARCH_PAIRS = 32
 SEARCH_ALPHA = 0.05
 CONFIRM_LAUNCHES, CONFIRM_PAIRS = 5, 24
 CALIBRATE_LAUNCHES, CALIBRATE_PAIRS = 4, 24
-NARROW_LAUNCHES, NARROW_PAIRS = 8, 32
+NARROW_LAUNCHES, NARROW_PAIRS = 12, 24
 
 
 class Bench:
@@ -84,12 +84,11 @@ class Bench:
             raise WrongUse(
                 "a bench needs at least one weight set", "pass one dict per layer, empty for weightless slots"
             )
-        self.problem, self._threads = problem, threads
-        self._cache, self._ceilings, self._controls = cache_dir, ceilings, controls
+        self.problem, self._threads, self._cache = problem, threads, cache_dir
+        self._ceilings, self._controls = ceilings, controls
         self._say = on_progress or (lambda _text: None)
         self._cage: Cage = open_cage(cage)
-        self._floor: float | None = floor
-        self._aa: list[Launch] = []
+        self._floor, self._aa = floor, list[Launch]()
         self._attempts, self._lineage = attempts or Attempts(), lineage
         self._spares = spares
         self._stack = contextlib.ExitStack()
@@ -150,8 +149,12 @@ class Bench:
         if not ruling.settled:
             try:
                 launches = self._search_launch(candidate, binary, ruling)
-                if is_narrow(launches):
-                    launches = self._launch_again(candidate, binary, ruling)
+                looked = launches
+                if is_doubtful(launches):
+                    looked = self._launch_again(candidate, binary, ruling, 1, SEARCH_PAIRS)
+                    launches = [*launches, *looked]
+                if is_narrow(looked):
+                    launches = self._launch_again(candidate, binary, ruling, NARROW_LAUNCHES, NARROW_PAIRS)
                 self._decide(ruling, launches)
             except RunnerFailed as failure:
                 self._answer_failure(ruling, failure)
@@ -186,16 +189,15 @@ class Bench:
         said = "; ".join([found, *dict.fromkeys(note for note in notes if note)])
         ruling.settle("unmeasured", f"this machine cannot time triton: {said}")
 
-    def _launch_again(self, candidate: Candidate, binary: bytes | None, ruling: Ruling) -> list[Launch]:
-        """Time fresh launches of both arms: where pages lie differs by launch, and may pass for a small win.
-
-        The first launch only chose whom to look at; it has no say in what these find.
-        """
+    def _launch_again(
+        self, candidate: Candidate, binary: bytes | None, ruling: Ruling, count: int, pairs: int
+    ) -> list[Launch]:
+        """Time `count` fresh launches: where pages lie differs by launch, and may pass for a small win or loss."""
         launches: list[Launch] = []
-        for _ in range(NARROW_LAUNCHES):
+        for _ in range(count):
             with self._start_both(candidate, binary, ruling) as (incumbent, arm):
                 trial = Trial(self._setup, incumbent, arm, self._draw_key(), ruling)
-                launch = trial.time_and_judge(NARROW_PAIRS)
+                launch = trial.time_and_judge(pairs)
                 launches += [launch] if launch else []
             if ruling.settled:
                 break

@@ -15,6 +15,7 @@ from kernelwright.sandbox.stats import (
     conclude,
     decide,
     find_drift,
+    is_doubtful,
     is_narrow,
 )
 from kernelwright.sandbox.verify import (
@@ -56,10 +57,14 @@ def test_planted_gains_are_found(effect: float, least: float) -> None:
 
 
 def search(seed: int, effect: float) -> str:
-    """Return the outcome of the way a search takes: one launch looks, and what is narrow is decided by eight others."""
+    """Return the outcome of a search: one launch looks, a loss is looked at twice, what is narrow has others."""
     floors = simulate(seed + 10_000, 0.0, launches=CALIBRATE_LAUNCHES, pairs=CALIBRATE_PAIRS)
     launches = simulate(seed, effect, launches=1, pairs=SEARCH_PAIRS)
-    if is_narrow(launches):
+    looked = launches
+    if is_doubtful(launches):
+        looked = simulate(seed + 30_000, effect, launches=1, pairs=SEARCH_PAIRS)
+        launches = [*launches, *looked]
+    if is_narrow(looked):
         launches = simulate(seed + 20_000, effect, launches=NARROW_LAUNCHES, pairs=NARROW_PAIRS)
     floor = calibrate_floor(floors, launches=len(launches), pairs=len(launches[0].incumbent))
     return decide(bootstrap(launches), floor)[0]
@@ -68,6 +73,17 @@ def search(seed: int, effect: float) -> str:
 @pytest.mark.parametrize(("effect", "least", "most"), [(0.0, 0, 1), (0.03, 37, 40), (0.05, 39, 40)])
 def test_a_search_finds_a_few_percent_and_never_none(effect: float, least: int, most: int) -> None:
     assert least <= [search(seed, effect) for seed in range(40)].count("faster") <= most
+
+
+@pytest.mark.parametrize(
+    ("candidate", "doubtful"),
+    [((0.98, 1.0), False), ((1.1, 1.12), True), ((1.0, 1.01), True), ((1.3, 1.32), False), ((0.3, 0.31), False)],
+)
+def test_a_loss_that_a_stray_launch_may_have_made_is_looked_at_again(
+    candidate: tuple[float, float], doubtful: bool
+) -> None:
+    assert is_doubtful([Launch(incumbent=(1.0,) * 16, candidate=candidate * 8)]) is doubtful
+    assert not is_doubtful([])
 
 
 @pytest.mark.parametrize(

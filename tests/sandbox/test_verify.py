@@ -142,6 +142,15 @@ def test_a_small_win_is_decided_by_launches_of_its_own(bench: Bench, monkeypatch
     assert verdict.comparison.n == NARROW_LAUNCHES * NARROW_PAIRS
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_loss_in_one_launch_is_looked_at_again(bench: Bench, monkeypatch: pytest.MonkeyPatch, narrow: bool) -> None:
+    asked = iter([narrow])
+    monkeypatch.setattr("kernelwright.sandbox.verify.is_doubtful", lambda launches: True)
+    monkeypatch.setattr("kernelwright.sandbox.verify.is_narrow", lambda launches: next(asked))
+    verdict = bench.search(load_evil("honest.cpp", bench.problem))
+    assert verdict.comparison is not None and verdict.comparison.launches == (NARROW_LAUNCHES if narrow else 2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trials", [50])
 def test_the_incumbent_is_never_faster_than_itself(cache: Path, trials: int) -> None:
