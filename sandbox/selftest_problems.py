@@ -6,6 +6,7 @@ honest kernel, or a cheat that gets through, is clearly faster. Weights come fro
 
 from __future__ import annotations
 
+import time
 import timeit
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -92,8 +93,10 @@ def pose(definition: Definition, timed: dict[str, int], ranges: dict[str, tuple[
 
 def count_planted_steps() -> int:
     """Return how many steps take this machine's python 20 ms, as the fastest of some runs in this process tells."""
-    part = PLANTED_STEPS // 10
-    fastest = min(timeit.repeat(lambda: _walk(part), number=1, repeat=20))
+    part, fastest = PLANTED_STEPS // 10, float("inf")
+    for _ in range(20):
+        fastest = min(fastest, *timeit.repeat(lambda: _walk(part), number=1, repeat=3))
+        time.sleep(0.05)  # a machine may be half as fast for part of a second
     return max(round(PLANTED_S / fastest * part / 1000), 1) * 1000
 
 
