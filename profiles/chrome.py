@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from kernelwright.profiles.errors import BrokenInput
+from kernelwright.profiles.errors import BrokenInput, EmptyInput
 from kernelwright.profiles.jsontext import BOUNDARY, end_of_value, skip_space
 from kernelwright.profiles.redact import redact
 from kernelwright.profiles.stream import UTF8_BOM, ByteStream
@@ -62,7 +62,7 @@ class ChromeReader:
             self._more()
         self._text = self._text.lstrip()
         if not self._text:
-            raise BrokenInput("the file is empty", "take the trace again and let the profiler finish writing it")
+            raise EmptyInput("the file is empty", "take the trace again and let the profiler finish writing it")
         first, self._text = self._text[:1], self._text[1:]
         if first == b"[":
             self.has_events = True

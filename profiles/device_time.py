@@ -21,6 +21,16 @@ class KernelTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     ns: int
 
 
+class OneDevice(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """The same numbers of one of several devices."""
+
+    kernels: int
+    kernel_ns: int
+    busy_gpu_ns: int
+    gpu_span_ns: int
+    idle_fraction: float | None
+
+
 class DeviceTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     """Sums over all device work of the file. Kernels without a time (`Health`) are in none of them."""
 
@@ -53,6 +63,8 @@ class DeviceTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     zero_dur: int
     top: tuple[KernelTime, ...]
     """All kernels by name, the longest sum first."""
+    per_device: Mapping[str, OneDevice] = {}
+    """Where the file holds several devices."""
 
 
 def sound_kernels(events: Events) -> Flags:
@@ -106,7 +118,28 @@ def measure_device(events: Events) -> DeviceTime:
         no_launch_ns=int(dur[kernels][~launched].sum()),
         zero_dur=int((dur[kernels] == 0).sum()),
         top=top,
+        per_device=_split_devices(events, kernels, work),
     )
+
+
+def _split_devices(events: Events, kernels: Integers, work: Integers) -> dict[str, OneDevice]:
+    """Return the numbers of each device by its name in the file; nothing where there is one."""
+    device_of = [str(device) for device, _ in events.pool.streams]
+    devices = sorted({device_of[s] for s in np.unique(events.stream[work]).tolist() if s >= 0})
+    if len(devices) < 2:
+        return {}
+    number = np.array([devices.index(name) if name in devices else -1 for name in device_of], np.int32)
+    times = {}
+    for i, name in enumerate(devices):
+        mine = work[number[events.stream[work]] == i]
+        own = kernels[number[events.stream[kernels]] == i]
+        start, end = events.ts[mine], events.end[mine]
+        span, busy = int(end.max() - start.min()), union_ns(start, end)
+        times[name] = OneDevice(
+            kernels=len(own), kernel_ns=int(events.dur[own].sum()), busy_gpu_ns=busy, gpu_span_ns=span,
+            idle_fraction=round(1 - busy / span, 6) if span else None,
+        )  # fmt: skip
+    return times
 
 
 def rank_kernels(events: Events, kernels: Integers) -> tuple[KernelTime, ...]:

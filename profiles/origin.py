@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernelwright.profiles.events import OPS, RANGES, Events, Flags, Indices, Integers
+from kernelwright.profiles.phases import parse_step
 from kernelwright.profiles.spans import innermost
 
 _RANK = re.compile(r"\[[^\]]*\]")
@@ -15,8 +16,11 @@ _MODULE = "nn.Module: "
 _HARNESS = re.compile(
     r"(?:^|/)(?:bench\w*|test_\w+|conftest|run_\w+|profile\w*|main|__main__)\.py\(|^<string>|(?:^|/)benchmarks?/"
 )
+_GENERATED = re.compile(r"/lib/python3|torchinductor_|/inductor_cache/|<eval_with_key>")
+"""The standard library, and code that a compiler writes anew."""
 _LIBRARIES = (
-    "torch/", "triton/", "aiter/jit/", "numpy/", "threading.py(", "contextlib.py(", "functools.py(", "asyncio/",
+    "torch/", "triton/", "triton_kernels/", "aiter/", "flashinfer/", "flash_attn/", "deep_gemm/", "sgl_kernel/",
+    "torch_guard.py(", "xformers/", "numpy/", "threading.py(", "contextlib.py(", "functools.py(", "asyncio/",
     "multiprocessing/", "concurrent/", "importlib/", "runpy.py(", "uvloop/", "<frozen",
 )  # fmt: skip
 """Beginnings of frames that call kernels for others: the line to rewrite is the one that called them."""
@@ -39,14 +43,22 @@ class Origin:
     source: Integers
     """Row of `frames`: the innermost one that belongs neither to a library nor to a benchmark; else as `frame`."""
     step: Integers
-    """Row of the innermost range of the engine around the launch."""
+    """Row of the innermost range around the launch that names a step of an engine (`parse_step`)."""
     replayed: Flags
     """Whether it was launched as a part of a graph: then op, module and frames of its own are not in this trace."""
 
 
 def trace_back(events: Events, work: Integers) -> Origin:
     """Return where each of the rows `work` (kernels, memory operations) was launched."""
-    launch = find_launches(events, work)
+    return _look_around(events, work, find_launches(events, work))
+
+
+def trace_launches(events: Events, launches: Integers) -> Origin:
+    """Return the same of the rows `launches` themselves: those recorded while a graph was captured ran nothing."""
+    return _look_around(events, launches, launches)
+
+
+def _look_around(events: Events, work: Integers, launch: Integers) -> Origin:
     known = np.flatnonzero(launch >= 0)
     # several kernels of one graph have one launch: look each launch up once
     launches, inverse = np.unique(launch[known], return_inverse=True)
@@ -64,22 +76,28 @@ def trace_back(events: Events, work: Integers) -> Origin:
     def frame_around(kind: Flags) -> Integers:
         return around(np.flatnonzero(kind[frames.name]), frames.lane, frames.ts, frames.dur)
 
-    def event_around(categories: frozenset[str]) -> Integers:
-        return around(np.flatnonzero(events.within(categories)), events.lane, events.ts, events.dur)
+    def event_around(rows: Flags) -> Integers:
+        return around(np.flatnonzero(rows), events.lane, events.ts, events.dur)
 
-    replayed = _is_replay(events)[launch] & (launch >= 0)
+    replayed = is_replay(events)[launch] & (launch >= 0)
 
     def own(rows: Integers) -> Integers:
         return np.where(replayed, -1, rows)
 
     frame, source = frame_around(kinds.file), frame_around(kinds.source)
     return Origin(
-        work=work, launch=launch, op=own(event_around(OPS)), module=own(frame_around(kinds.module)), frame=own(frame),
-        source=own(np.where(source >= 0, source, frame)), step=event_around(RANGES), replayed=replayed,
+        work=work, launch=launch, op=own(event_around(events.within(OPS))), module=own(frame_around(kinds.module)),
+        frame=own(frame),
+        source=own(np.where(source >= 0, source, frame)), step=event_around(_is_step(events)), replayed=replayed,
     )  # fmt: skip
 
 
-def _is_replay(events: Events) -> Flags:
+def _is_step(events: Events) -> Flags:
+    named = np.array([parse_step(name) is not None for name in events.pool.names], np.bool_)
+    return events.within(RANGES) & named[events.name] if len(named) else np.zeros(len(events), np.bool_)
+
+
+def is_replay(events: Events) -> Flags:
     """Return which rows launch a whole graph; one more flag stands behind the last row, for `no launch`."""
     names = np.array(["GraphLaunch" in name for name in events.pool.names], np.bool_)
     return np.append(names[events.name] & events.is_launch, False) if len(names) else np.zeros(1, np.bool_)
@@ -105,7 +123,7 @@ def classify_frames(names: tuple[str, ...]) -> FrameKinds:
 def is_source(frame: str) -> bool:
     """Return whether the frame `path(line): function` is of code that one would rewrite."""
     path = re.sub(r"^.*?(?:site-packages|dist-packages)/", "", frame)
-    return not path.startswith(_LIBRARIES) and not _HARNESS.search(path) and "/lib/python3" not in path
+    return not path.startswith(_LIBRARIES) and not _HARNESS.search(path) and not _GENERATED.search(path)
 
 
 def find_launches(events: Events, work: Integers) -> Integers:

@@ -17,11 +17,14 @@ _SGLANG_PHASES = {
 
 
 class Lengths(NamedTuple):
-    """Sums over the sequences of one step: of query lengths, of lengths of keys, and of their products."""
+    """Sums over the sequences of one step: of query lengths, of lengths of keys, of their products, and of the squares
+    of query lengths.
+    """
 
     queries: int
     keys: int
     products: int
+    squares: int
 
 
 class Step(NamedTuple):
@@ -69,7 +72,7 @@ def _lengths(detail: str) -> Lengths | None:
     found = {name: int(value) for name, value in _LENGTHS.findall(detail)}
     if "sq" not in found or "sk" not in found:
         return None
-    return Lengths(found["sq"], found["sk"], found.get("sqsk", 0))
+    return Lengths(found["sq"], found["sk"], found.get("sqsk", 0), found.get("sqsq", 0))
 
 
 def _plain_tokens(detail: str) -> int:

@@ -1,58 +1,64 @@
-"""What a trace says in one record: device time, kernels, phases, the lines of Python it comes from, its health."""
+"""What a trace says in one record: device time, kernels, phases, families, lines of Python, targets, its health."""
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 from pydantic import BaseModel
 
-from kernelwright.profiles.device_time import DeviceTime, examine_times, measure_device, sound_kernels
-from kernelwright.profiles.events import OPS, RANGES, Events, Indices, Integers
+from kernelwright.profiles.attribution import DeviceKind, Work, attribute_work
+from kernelwright.profiles.device_time import DeviceTime, KernelTime, examine_times, measure_device, rank_kernels
+from kernelwright.profiles.devices import Device
+from kernelwright.profiles.events import Events
+from kernelwright.profiles.gaps import Gaps, find_gaps
+from kernelwright.profiles.graphs import Donor, GraphTime
+from kernelwright.profiles.headroom import find_floors, tell_gpu
 from kernelwright.profiles.health import Health
-from kernelwright.profiles.origin import Origin, trace_back
-from kernelwright.profiles.phases import parse_step
-from kernelwright.profiles.spans import merge
-
-_LAYER = re.compile(r"_\d+$")
-NO_PHASE = "outside"
-"""Phase of work launched outside every range that names a step of an engine."""
-BEFORE = "before the window"
-"""Phase of work whose launch is not in the trace: it was launched before the profiler began, or the record is lost."""
+from kernelwright.profiles.kernel_target import KernelTarget, rank_kernel_targets
+from kernelwright.profiles.lines import HOW
+from kernelwright.profiles.spans import union_ns
+from kernelwright.profiles.sums import FamilyTime, PhaseTime, SourceTime, sum_families, sum_phases, sum_sources
 
 
-class PhaseTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
-    steps: int
-    """Ranges that name a step of this phase and launched work."""
-    kernels: int
-    kernel_ns: int
+class CpuTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """Work of a CPU: ops, by the time they spend themselves."""
 
-
-class SourceTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
-    source: str
-    """`path(line): function` of the innermost frame that is neither a library's nor a benchmark's; '' if unknown."""
-    module: str
-    """Class of the innermost `nn.Module`, over all its instances; '' if unknown."""
-    kernels: int
-    kernel_ns: int
+    ops: int
+    threads: int
+    """Threads with an op."""
+    busy_ns: int
+    """Union of the ops of each thread, summed over threads: the sum of all self times."""
+    span_ns: int
+    top: tuple[KernelTime, ...]
+    """Ops by name with their self time, the longest sum first."""
 
 
 class TraceSummary(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
-    schema_version: Literal[1] = 1
-    device: Literal["cuda", "rocm", "gpu", "cpu", "none"]
+    schema_version: Literal[2] = 2
+    device: DeviceKind
     """Whose work the trace holds; `gpu`: of a vendor that its launches do not tell; `none`: neither kernels nor ops."""
+    gpu: str
+    """Device (GPU, or processor where that was asked for) whose peaks the headroom is against; '' unknown."""
     events: int
     time: DeviceTime
+    cpu: CpuTime | None
+    """Where there is no device work."""
     phases: Mapping[str, PhaseTime]
+    families: tuple[FamilyTime, ...]
     sources: tuple[SourceTime, ...]
-    """Kernel time by line of Python and module, the longest first."""
+    """Time by line of Python and module, the longest first."""
     unattributed_ns: int
-    """Kernel time of which no frame of Python is known: launched before the window, in a graph, or without stacks."""
+    """Time of work of which no frame of Python is known: launched before the window, in a graph, or without stacks."""
     replayed_ns: int
-    """Of that, what was launched as a part of a graph."""
+    """Time of kernels launched as parts of graphs."""
+    attributed: Mapping[str, int]
+    """Time by how its line is known: `launch`, `capture`, `eager`, `order`."""
+    graphs: GraphTime
+    gaps: Gaps
+    targets: tuple[KernelTarget, ...]
+    """Every kernel (or op of a CPU) by name, the best to work on first, those excluded behind them."""
     health: Health
 
     def flat(self) -> dict[str, object]:
@@ -60,75 +66,50 @@ class TraceSummary(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
         record = self.model_dump(mode="json")
         return {**record.pop("time"), **record}
 
+    @property
+    def work_ns(self) -> int:
+        """What shares are of: the time of all kernels, or the busy time of a CPU."""
+        return self.cpu.busy_ns if self.cpu else self.time.kernel_ns
 
-def summarise(events: Events) -> TraceSummary:
-    """Return what `events` say of device work and where it comes from."""
-    kernels = np.flatnonzero(sound_kernels(events))
-    origin = trace_back(events, kernels)
-    known = origin.frame >= 0
+
+def summarise(events: Events, donors: Sequence[Donor] = (), device: Device | None = None) -> TraceSummary:
+    """Return what `events` say. `donors` tell where replayed kernels are from, `device` which GPU it was."""
+    return summarise_work(attribute_work(events, donors), events, device)
+
+
+def summarise_work(work: Work, events: Events, device: Device | None = None) -> TraceSummary:
+    """Return the summary of `work`, the attributed work of the trace `events`."""
+    gpu = device if work.device in ("cpu", "none") else tell_gpu(events, device)
+    floors = find_floors(work.events, work.origin, work.lines, gpu)
+    how = np.bincount(work.lines.how, weights=work.ns, minlength=len(HOW)).astype(np.int64).tolist()
+    launch_of = dict(zip(work.origin.work.tolist(), work.origin.launch.tolist(), strict=True))
     return TraceSummary(
-        device=tell_device(events),
+        device=work.device,
+        gpu=gpu.name if gpu else "",
         events=events.num_events,
         time=measure_device(events),
-        phases=sum_phases(events, origin),
-        sources=sum_sources(events, origin),
-        unattributed_ns=int(events.dur[kernels][~known].sum()),
-        replayed_ns=int(events.dur[kernels][origin.replayed].sum()),
+        cpu=_measure_cpu(work, events) if work.device == "cpu" else None,
+        phases=sum_phases(work),
+        families=sum_families(work, floors),
+        sources=sum_sources(work),
+        unattributed_ns=int(work.ns[~work.known].sum()),
+        replayed_ns=int(work.ns[work.origin.replayed].sum()),
+        attributed={name: ns for name, ns in zip(HOW, how, strict=True) if name and ns},
+        graphs=work.graphs,
+        gaps=find_gaps(events, launch_of),
+        targets=rank_kernel_targets(work, floors),
         health=examine_times(events, events.health),
     )
 
 
-def tell_device(events: Events) -> Literal["cuda", "rocm", "gpu", "cpu", "none"]:
-    """Return the vendor by the names of launches, `cpu` where there are ops or ranges and no device work."""
-    if not (events.is_kernel.any() or events.is_memop.any()):
-        return "cpu" if events.within(OPS | RANGES).any() else "none"
-    names = [events.pool.names[n] for n in np.unique(events.name[events.is_launch])]
-    if any(name.startswith("hip") for name in names):
-        return "rocm"
-    return "cuda" if any(name.startswith("cu") for name in names) else "gpu"
-
-
-def sum_phases(events: Events, origin: Origin) -> dict[str, PhaseTime]:
-    """Return kernels and time of each phase, the longest first."""
-    phases = [parse_step(name) for name in events.pool.names]
-    found: dict[str, list[int]] = defaultdict(list)
-    for row, (launch, step) in enumerate(zip(origin.launch.tolist(), origin.step.tolist(), strict=True)):
-        named = phases[events.name[step]] if step >= 0 else None
-        found[BEFORE if launch < 0 else named.phase if named else NO_PHASE].append(row)
-    times = {}
-    for phase, rows in found.items():
-        times[phase] = PhaseTime(
-            steps=0 if phase in (BEFORE, NO_PHASE) else _count_steps(events, np.unique(origin.step[rows])),
-            kernels=len(rows),
-            kernel_ns=int(events.dur[origin.work[rows]].sum()),
-        )
-    return dict(sorted(times.items(), key=lambda item: -item[1].kernel_ns))
-
-
-def _count_steps(events: Events, ranges: Integers) -> int:
-    """Return how many steps the rows `ranges` are of: an engine may name one step by ranges within each other."""
-    lanes = [ranges[events.lane[ranges] == lane] for lane in np.unique(events.lane[ranges])]
-    return sum(len(merge(events.ts[rows], events.end[rows])[0]) for rows in lanes)
-
-
-def sum_sources(events: Events, origin: Origin) -> tuple[SourceTime, ...]:
-    """Return kernels and time by source line and module, the longest first."""
-    shown = ("", *events.pool.names)
-    kinds = [_LAYER.sub("", name.removeprefix("nn.Module: ")) for name in shown]
-    sources, modules = _names(events, origin.source).tolist(), _names(events, origin.module).tolist()
-    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for source, module, ns in zip(sources, modules, events.dur[origin.work].tolist(), strict=True):
-        entry = sums[shown[source + 1], kinds[module + 1]]
-        entry[0] += 1
-        entry[1] += ns
-    return tuple(
-        SourceTime(source=source, module=module, kernels=count, kernel_ns=ns)
-        for (source, module), (count, ns) in sorted(sums.items(), key=lambda item: -item[1][1])
+def _measure_cpu(work: Work, events: Events) -> CpuTime:
+    rows = work.origin.work
+    start, end, lane = events.ts[rows], events.end[rows], events.lane[rows]
+    lanes = np.unique(lane)
+    return CpuTime(
+        ops=len(rows),
+        threads=len(lanes),
+        busy_ns=sum(union_ns(start[lane == one], end[lane == one]) for one in lanes),
+        span_ns=int(end.max() - start.min()) if len(rows) else 0,
+        top=rank_kernels(work.events, rows),
     )
-
-
-def _names(events: Events, rows: Integers) -> Indices:
-    """Return the name of each of the rows of `frames`, -1 for none."""
-    if not len(events.frames):
-        return np.full(len(rows), -1, np.int32)
-    return np.where(rows >= 0, events.frames.name[rows], -1).astype(np.int32)

@@ -2,8 +2,8 @@
 
 stdout is for results, stderr for talk. With `--json` the last line of stdout is one JSON object, also when the exit
 code is not 0. Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 the environment lacks something, 4 input broken,
-5 interrupted (resumable). Each verb lives in `tui/commands/<verb>.py` (with _ for -) with `add_arguments(parser)` and
-`run(args)`.
+5 interrupted (resumable), 6 to 10 what is wrong with a trace (`profiles/errors.py`). Each verb lives in
+`tui/commands/<verb>.py` (with _ for -) with `add_arguments(parser)` and `run(args)`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ VERBS = {
     "serve": "serve a model with the embedded engine, OpenAI-compatible",
     "optimize": "the loop: profile, rewrite, judge, gate, commit, report",
     "profile": "a trace or a served model: where the time goes, per slot and phase",
+    "compare": "what changed between two traces, with an exit code for CI",
     "targets": "ranked targets of a profile",
     "verify": "judge one candidate of a problem, of ours or of another tool's",
     "verify-bundle": "judge the verdict of an evidence bundle again",

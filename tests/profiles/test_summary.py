@@ -37,6 +37,7 @@ def test_a_kernel_is_told_with_its_phase_and_line(tmp_path: Path, capsys: pytest
     assert (told["device"], told["events"], told["kernels"], told["kernel_ns"]) == ("cuda", 4, 1, 4000)
     assert told["phases"] == {"decode": {"steps": 1, "kernels": 1, "kernel_ns": 4000}}
     assert told["sources"] == [{"source": "vllm/a.py(3): f", "module": "", "kernels": 1, "kernel_ns": 4000}]
+    assert told["targets"][0]["source"] == "vllm/a.py(3): f" and told["attributed"] == {"launch": 4000}
     assert told["unattributed_ns"] == 0 and told["top"] == [{"name": "k", "count": 1, "ns": 4000}]
 
 
@@ -71,7 +72,7 @@ def test_no_planted_credential_reaches_an_output(tmp_path: Path, capsys: pytest.
 def test_a_cut_file_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(write(tmp_path, with_id(LAUNCH, 9), with_id(KERNEL, 9), STEP))
     path.write_text(path.read_text()[:-40])
-    assert main(["profile", str(path)]) == 0
+    assert main(["profile", str(path)]) == 7
     assert "The file is cut" in capsys.readouterr().out
 
 
@@ -83,7 +84,7 @@ def test_ranges_within_each_other_are_one_step(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_trace_without_work_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["profile", write(tmp_path)]) == 4
+    assert main(["profile", write(tmp_path)]) == 8
     assert "no work" in capsys.readouterr().err
 
 

@@ -116,8 +116,8 @@ WHOLE = json.dumps({"traceEvents": [EVENT, EVENT]})
         ('{"planets": []}', "without `traceEvents`"),
         ('{"traceEvents": 3}', "without `traceEvents`"),
         ('{"schema": "1.0.1", "nodes": [{}]}', "an execution trace, which has no times"),
-        ("hello", "neither JSON nor"),
-        ("7", "neither JSON nor"),
+        ("hello", "not a profile"),
+        ("7", "not a profile"),
     ],
 )
 def test_what_is_no_trace_is_refused_with_its_name_and_a_remedy(
@@ -128,7 +128,7 @@ def test_what_is_no_trace_is_refused_with_its_name_and_a_remedy(
         read_trace(path)
     assert "broken.json" in caught.value.message
     assert caught.value.remedy
-    assert caught.value.exit_code == 4
+    assert caught.value.exit_code == (6 if complaint == "is empty" else 4)
 
 
 @pytest.mark.parametrize(

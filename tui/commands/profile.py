@@ -1,26 +1,40 @@
 """`kernelwright profile`: where the time of an engine goes.
 
-With FILE: a trace of torch.profiler, of any engine; one of our own engine is told per slot and phase. Without: a
-server is started on the model, profiled while it serves the shipped mix, and stopped.
+With FILE: traces of torch.profiler, Nsight Systems or rocprofv3, of any engine; one of our own engine is told per slot
+and phase. Without: a server is started on the model, profiled while it serves the shipped mix, and stopped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from kernelwright.profiles.errors import BrokenInput, WrongUse
-
-if TYPE_CHECKING:
-    from kernelwright.profiles.events import Events
+from kernelwright.profiles.errors import WrongUse
+from kernelwright.tui.commands.traces import show_traces
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", nargs="?", type=Path, help="a trace of torch.profiler (Chrome JSON, packed or not)")
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE",
+        help="a trace (torch.profiler, nsys sqlite or CSV, rocprofv3 JSON), packed or not; beside it: traces of its "
+        "other ranks, of its graphs' capture, of an eager run, a CSV of Nsight Compute",
+    )  # fmt: skip
+    parser.add_argument(
+        "--device",
+        help="the GPU of the trace where its header does not say: H100, MI300X, …; `here`: this machine's processor",
+    )
+    parser.add_argument("--url", help="profile a server that runs: vLLM, SGLang or ours, e.g. http://localhost:8000")
+    parser.add_argument("--traces", type=Path, metavar="FOLDER", help="with --url: where that server writes its traces")
+    parser.add_argument("--requests", type=int, default=4, help="with --url: completions to ask for (default: 4)")
+    parser.add_argument("--tokens", type=int, default=32, help="with --url: tokens of each (default: 32)")
+    parser.add_argument(
+        "--seconds", type=float, default=5.0, help="with --url and --requests 0: how long to watch (default: 5)"
+    )
+    parser.add_argument("--html", type=Path, metavar="OUT", help="write one HTML file with pictures")
+    parser.add_argument("--csv", type=Path, metavar="OUT", help="write one row per kernel")
+    parser.add_argument("--markdown", type=Path, metavar="OUT", help="write the tables")
     parser.add_argument("--model", type=Path, help="GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
     parser.add_argument("--mix", default="chat", help="request mix: a shipped name or a JSON file (default: chat)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -31,8 +45,14 @@ def run(args: argparse.Namespace) -> int:
     """Print the profile as a table (or, with --json, as JSON) and write it to --out."""
     if args.threads < 1:
         raise WrongUse("--threads must be above 0", "Give --threads a positive number.")
-    if args.file is not None:
-        return _show_trace(args)
+    if args.url:
+        args.files = _capture(args)
+    if args.files:
+        return show_traces(args)
+    if args.html or args.csv or args.markdown or args.device:
+        raise WrongUse(
+            "--html, --csv, --markdown and --device are for traces", "name the trace: kernelwright profile FILE"
+        )
     from kernelwright.agent.profiling import profile_model
     from kernelwright.engine.weights import find_default_model
     from kernelwright.profiles.table import print_table, tabulate_profile
@@ -53,52 +73,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show_trace(args: argparse.Namespace) -> int:
-    from kernelwright.profiles.summary import summarise
-    from kernelwright.profiles.summary_tables import describe_health, tabulate_summary
-    from kernelwright.profiles.table import print_table
-    from kernelwright.profiles.trace import read_trace
+def _capture(args: argparse.Namespace) -> list[Path]:
+    """Take the trace of a server that runs."""
+    from kernelwright.agent.live import capture_live
 
-    trace = read_trace(args.file)
-    summary = summarise(trace)
-    if summary.device == "none":
-        raise BrokenInput(
-            f"{args.file} holds {summary.events} events and no work: neither kernels nor operations of a CPU",
-            "profile while the engine serves requests, with CPU and device activities on",
-        )
-    slots = _attribute_slots(trace) if summary.device == "cpu" else None
-    if args.json:
-        print(json.dumps({**summary.flat(), **(slots or {})}))
-        return 0
-    if slots is not None:
-        _print_slots(slots)
-        for sentence in describe_health(summary.health):
-            print(sentence)
-        return 0
-    for table in tabulate_summary(summary):
-        print_table(table)
-        print()
-    return 0
-
-
-def _attribute_slots(trace: Events) -> dict[str, Any] | None:
-    """Return the time of each slot of our own engine; None where the trace is of another one."""
-    from kernelwright.profiles.attribute import attribute, parse_range
-
-    if not any(parse_range(name) for name in trace.pool.names):
-        return None
-    found = attribute(trace)
-    rows = [
-        {"definition": name, "phase": phase, "tokens": tokens, "calls": slot.calls, "self_ns": slot.self_ns}
-        for (name, phase, tokens), slot in sorted(found.slots.items(), key=lambda item: -item[1].self_ns)
-    ]
-    return {"busy_ns": found.busy_ns, "unattributed_ns": found.unattributed_ns, "slots": rows}
-
-
-def _print_slots(found: dict[str, Any]) -> None:
-    busy = max(found["busy_ns"], 1)
-    for slot in found["slots"]:
-        share = 100 * slot["self_ns"] / busy
-        named = f"{slot['calls']:>6}x  {slot['phase']:<7} T={slot['tokens']:<5} {slot['definition']}"
-        print(f"{share:5.1f} %  {slot['self_ns'] / 1e6:10.3f} ms  {named}")
-    print(f"{100 * found['unattributed_ns'] / busy:5.1f} %  outside every slot")
+    if args.files:
+        raise WrongUse("--url takes a trace itself", "leave out FILE, or --url")
+    if args.requests < 0 or args.tokens < 1 or args.seconds < 0:
+        raise WrongUse("--requests, --tokens and --seconds count upwards", "Give them numbers that are not negative.")
+    found = capture_live(
+        args.url, args.traces, requests=args.requests, tokens=args.tokens, seconds=args.seconds,
+        api_key=os.environ.get("OPENAI_API_KEY"), say=lambda text: print(text, file=sys.stderr),
+    )  # fmt: skip
+    print(f"traces: {', '.join(map(str, found))}", file=sys.stderr)
+    return found

@@ -1,0 +1,100 @@
+"""All that can be said of where the work of a trace comes from: launches, lines, graphs, phases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from kernelwright.profiles.device_time import sound_kernels
+from kernelwright.profiles.events import OPS, RANGES, Events, Indices, Integers
+from kernelwright.profiles.graphs import Donor, GraphTime, capture_donor, eager_donor, join_graphs
+from kernelwright.profiles.lines import Lines, name_lines
+from kernelwright.profiles.origin import Origin, trace_back, trace_launches
+from kernelwright.profiles.phases import parse_step
+from kernelwright.profiles.self_time import find_ops, self_times
+from kernelwright.profiles.sequences import find_sequences
+
+DeviceKind = Literal["cuda", "rocm", "gpu", "cpu", "none"]
+NO_PHASE = "outside"
+"""Phase of work launched outside every range that names a step of an engine."""
+BEFORE = "before the window"
+"""Phase of work whose launch is not in the trace: it was launched before the profiler began, or the record is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a trace, one entry per kernel (on a GPU) or op (on a CPU), in the order of the table."""
+
+    events: Events
+    """As read; for a CPU the durations of ops are their self times."""
+    origin: Origin
+    lines: Lines
+    phases: tuple[str, ...]
+    """One per entry."""
+    graphs: GraphTime
+    device: DeviceKind
+
+    @property
+    def ns(self) -> Integers:
+        """Time of each entry, ns."""
+        return self.events.dur[self.origin.work]
+
+    @property
+    def names(self) -> Indices:
+        """Name of each entry, an index into `events.pool.names`."""
+        return self.events.name[self.origin.work]
+
+    @property
+    def known(self) -> np.ndarray:
+        """Whether a line of Python is known, per entry."""
+        known: np.ndarray = self.lines.frame > 0
+        return known
+
+
+def attribute_work(events: Events, donors: Sequence[Donor] = ()) -> Work:
+    """Return the work of `events`; `donors` (a capture, an eager run) tell where replayed kernels are from."""
+    device = tell_device(events)
+    if device in ("cpu", "none"):
+        rows = find_ops(events)
+        origin = trace_launches(events, rows)
+        lines = name_lines(events, origin)
+        own = events.dur.copy()
+        own[rows] = self_times(events, rows)
+        # the least work of an op that calls others is theirs
+        lines = replace(lines, inputs=np.where(own[rows] == events.dur[rows], lines.inputs, 0).astype(np.int32))
+        events, graphs = replace(events, dur=own), GraphTime.none()
+    else:
+        origin = trace_back(events, np.flatnonzero(sound_kernels(events)))
+        lines = name_lines(events, origin)
+        own_donors = [donor for donor in (capture_donor(events), eager_donor(events, origin, lines)) if donor]
+        lines, graphs = join_graphs(events, origin, lines, [*donors, *own_donors])
+    return Work(events, origin, lines, tuple(name_phases(events, origin, device)), graphs, device)
+
+
+def tell_device(events: Events) -> DeviceKind:
+    """Return the vendor by the names of launches, `cpu` where there are ops or ranges and no device work."""
+    if not (events.is_kernel.any() or events.is_memop.any()):
+        return "cpu" if events.within(OPS | RANGES).any() else "none"
+    names = [events.pool.names[n] for n in np.unique(events.name[events.is_launch])]
+    if any(name.startswith("hip") for name in names):
+        return "rocm"
+    return "cuda" if any(name.startswith("cu") for name in names) else "gpu"
+
+
+def name_phases(events: Events, origin: Origin, device: DeviceKind) -> list[str]:
+    """Return the phase of each entry; where no range names one, the repeated sequence it is of."""
+    steps = [parse_step(name) for name in events.pool.names]
+    words = []
+    for launch, step in zip(origin.launch.tolist(), origin.step.tolist(), strict=True):
+        named = steps[events.name[step]] if step >= 0 else None
+        words.append(BEFORE if launch < 0 else named.phase if named else NO_PHASE)
+    if device != "cpu" and len(words) and not any(steps):
+        order = np.argsort(events.ts[origin.work], kind="stable")
+        for entry, label in zip(
+            order.tolist(), find_sequences(events.name[origin.work][order].astype(np.int64)), strict=True
+        ):
+            words[entry] = label if label != NO_PHASE else words[entry]
+    return words

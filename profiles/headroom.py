@@ -1,0 +1,120 @@
+"""How far device work is from what the device allows: the least time of each op call, shared among its kernels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kernelwright.profiles.costs import Cost, least_cost
+from kernelwright.profiles.devices import Device, find_device
+from kernelwright.profiles.events import Events
+from kernelwright.profiles.lines import Lines
+from kernelwright.profiles.origin import Origin
+from kernelwright.profiles.phases import parse_step
+
+Floats = npt.NDArray[np.float64]
+MEMORY, COMPUTE, LINK = "memory", "compute", "link"
+_INTEGERS = {"int64", "int32", "int16", "uint8", "bool"}
+_MOVED = {
+    "allreduce": lambda given, made, n: 2.0 * (n - 1) / n * given,
+    "all_reduce": lambda given, made, n: 2.0 * (n - 1) / n * given,
+    "allgather": lambda given, made, n: (n - 1) / n * made,
+    "_allgather_base": lambda given, made, n: (n - 1) / n * made,
+    "reduce_scatter": lambda given, made, n: (n - 1) / n * given,
+    "_reduce_scatter_base": lambda given, made, n: (n - 1) / n * given,
+    "all_to_all": lambda given, made, n: (n - 1) / n * given,
+    "all_to_allv": lambda given, made, n: (n - 1) / n * given,
+    "broadcast": lambda given, made, n: given,
+}
+"""Bytes that must leave one of `n` ranks (Thakur et al. 2005); `given` and `made` are bytes of its input and output."""
+_SIZES = {
+    "float": 4, "float32": 4, "half": 2, "float16": 2, "bfloat16": 2, "double": 8, "int": 4, "int32": 4, "long": 8,
+    "int64": 8, "char": 1, "byte": 1, "int8": 1, "uint8": 1, "bool": 1, "float8_e4m3fn": 1,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """One entry per row of device work asked for; NaN where there is no model."""
+
+    ns: Floats
+    """Least time: of the op's call, in proportion to the kernels' own times."""
+    flops: Floats
+    bytes: Floats
+    bound: npt.NDArray[np.str_]
+    """`memory`, `compute`, `link`, or '' without a model."""
+    device: Device | None
+
+
+def tell_gpu(events: Events, asked: Device | None = None) -> Device | None:
+    """Return `asked`, else the device whose name the file's header gives; None if the table has none."""
+    if asked is not None:
+        return asked
+    listed = events.header.get("deviceProperties")
+    names = [str(d.get("name", "")) for d in listed if isinstance(d, dict)] if isinstance(listed, list) else []
+    return next((device for name in names if (device := find_device(name))), None)
+
+
+def find_floors(events: Events, origin: Origin, lines: Lines, device: Device | None) -> Floors:
+    """Return the least time that the ops behind `origin.work` allow on `device`."""
+    n = len(lines)
+    floors = Floors(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan), np.full(n, "", "<U7"), device)
+    if device is None or not n:
+        return floors
+    dur = events.dur[origin.work].astype(np.float64)
+    called = np.flatnonzero((lines.call >= 0) & (lines.inputs > 0))
+    calls, first, member = np.unique(lines.call[called], return_index=True, return_inverse=True)
+    total = np.zeros(len(calls))
+    np.add.at(total, member, dur[called])
+    share = np.divide(dur[called], total[member], out=np.zeros(len(called)), where=total[member] > 0)
+    steps = [parse_step(name) for name in events.pool.names]
+    names = np.array(["tf32" in name.lower() for name in events.pool.names], np.bool_)[events.name[origin.work]]
+    behind = np.argsort(member, kind="stable")
+    bounds = np.searchsorted(member[behind], np.arange(len(calls) + 1))
+    for i, entry in enumerate(called[first].tolist()):
+        row = int(origin.step[entry])
+        step = steps[events.name[row]] if row >= 0 else None
+        work = least_cost(lines.texts[lines.op[entry]], lines.texts[lines.inputs[entry]], step)
+        if work is None:
+            continue
+        mine = behind[bounds[i] : bounds[i + 1]]
+        ns, bound = _least_ns(work, device, bool(names[entry]))
+        at, parts = called[mine], share[mine]
+        floors.ns[at], floors.flops[at], floors.bytes[at] = ns * parts, work.flops * parts, work.bytes * parts
+        floors.bound[at] = bound
+    _add_collectives(events, origin, device, floors)
+    return floors
+
+
+def _least_ns(work: Cost, device: Device, tf32: bool) -> tuple[float, str]:
+    number = "fp32" if work.number in _INTEGERS else work.number
+    _, peak = device.peak("tf32" if tf32 and number == "fp32" else number)
+    compute, memory = work.flops / peak * 1e9, work.bytes / device.memory_bytes_per_s * 1e9
+    return (compute, COMPUTE) if compute > memory else (memory, MEMORY)
+
+
+def _add_collectives(events: Events, origin: Origin, device: Device, floors: Floors) -> None:
+    if device.link_bytes_per_s is None:
+        return
+    which = events.collective[origin.work]
+    for number in np.unique(which[which >= 0]).tolist():
+        moved = bytes_moved(json.loads(events.pool.collectives[number]))
+        if moved is not None:
+            at = np.flatnonzero(which == number)
+            floors.ns[at], floors.flops[at] = moved / device.link_bytes_per_s * 1e9, 0.0
+            floors.bytes[at], floors.bound[at] = moved, LINK
+
+
+def bytes_moved(collective: dict[str, Any]) -> float | None:
+    """Return the bytes that must leave one rank in `collective`; None where its name, type or group are unknown."""
+    name = str(collective.get("name") or "").lower()
+    rule, size = _MOVED.get(name), _SIZES.get(str(collective.get("dtype") or "").lower())
+    ranks = collective.get("size") or 0
+    given, made = collective.get("in") or 0, collective.get("out") or 0
+    if rule is None or size is None or ranks < 2:
+        return None
+    return float(rule(given * size, made * size, ranks))

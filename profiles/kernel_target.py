@@ -1,0 +1,151 @@
+"""Rank the kernels of any trace: what each could save of the device's time, and through what one could change it."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import numpy as np
+from pydantic import BaseModel
+
+from kernelwright.profiles.attribution import Work
+from kernelwright.profiles.families import VENDOR, Family, Operation, classify
+from kernelwright.profiles.headroom import Floors
+from kernelwright.profiles.lines import Lines
+from kernelwright.profiles.rank import MIN_CEILING, MIN_HEADROOM
+
+Reach = Literal["slot", "custom op", "source line", "op", "vendor library", "nothing", "collective"]
+WORTH: dict[str, float] = {
+    "slot": 1.0, "custom op": 1.0, "source line": 1.0, "op": 0.9, "nothing": 0.7, "vendor library": 0.5,
+    "collective": 0.0,
+}  # fmt: skip
+"""How much of what a kernel could save counts in the order. A slot, an op that vLLM dispatches by name or a line of the
+engine can be replaced as it is; behind a vendor's library stands years of tuning; of a collective only waiting can be
+saved, and by another plan of parallelism."""
+_CUSTOM_OP = re.compile(
+    r": (?:forward_(?:cuda|hip|native|cpu|xpu|oot)|_forward_impl)$|layers/(?:layernorm|activation)\.py"
+)
+
+
+class KernelTarget(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """All launches of one kernel."""
+
+    name: str
+    operation: Operation
+    library: str
+    count: int
+    ns: int
+    share: float
+    """Fraction of the time of all kernels."""
+    phase: str
+    """Where most of its time is."""
+    source: str
+    module: str
+    op: str
+    """Where most of its time comes from; '' unknown."""
+    least_ns: float | None
+    """Time at the roofline of those launches that have a model; None if none has."""
+    modelled_ns: int
+    """Time of the launches that have one."""
+    flops: float | None
+    """Least operations of those launches, and least bytes; None without a model."""
+    bytes: float | None
+    bound: str
+    """What limits it at the roofline: `memory`, `compute`, `link`; '' without a model."""
+    headroom: float | None
+    """Time now ÷ time at the roofline, of those that have a model; None: no model."""
+    ceiling: float
+    """How many times faster all kernels together would be if this one ran at its roofline (or took no time, without a
+    model), by Amdahl."""
+    reach: Reach
+    excluded: str | None
+    """Why it is not worked on, in words; None if it is."""
+
+
+def rank_kernel_targets(work: Work, floors: Floors) -> tuple[KernelTarget, ...]:
+    """Return every kernel (op of a CPU) by name as a target, the best first, those excluded behind; none is left out.
+
+    The order is by what could be saved of the whole time, share × (1 - 1 ÷ headroom), times how well it can be reached.
+    Without a model the whole share counts as saved, so that an unknown kernel is never hidden.
+    """
+    dur = work.ns
+    total = int(dur.sum())
+    names, member = np.unique(work.names, return_inverse=True)
+    order = np.argsort(member, kind="stable")
+    bounds = np.searchsorted(member[order], np.arange(len(names) + 1))
+    words = np.array(work.phases, object)
+    targets = [
+        _measure(work.events.pool.names[name], order[bounds[i] : bounds[i + 1]], dur, total, work.lines, floors, words)
+        for i, name in enumerate(names.tolist())
+    ]
+    return tuple(sorted(targets, key=_key))
+
+
+def _key(target: KernelTarget) -> tuple[bool, float, str]:
+    return (target.excluded is not None, -WORTH[target.reach] * (1.0 - 1.0 / target.ceiling), target.name)
+
+
+def _measure(
+    name: str, entries: np.ndarray, dur: np.ndarray, total: int, lines: Lines, floors: Floors, phases: np.ndarray
+) -> KernelTarget:
+    time = dur[entries]
+    ns = int(time.sum())
+    source, module, op = (
+        _most(column[entries], time, lines.texts) for column in (lines.source, lines.module, lines.op)
+    )
+    family = classify(name, op)
+    modelled = ~np.isnan(floors.ns[entries])
+    modelled_ns = int(time[modelled].sum())
+    least = float(floors.ns[entries][modelled].sum()) if modelled.any() else None
+    headroom = modelled_ns / least if least else None
+    saved_ns = (ns - modelled_ns) + (max(modelled_ns - least, 0.0) if least is not None else 0.0)
+    ceiling = total / max(total - saved_ns, 1.0) if total else 1.0
+    reach = _reach(family, source, op)
+    bounds = floors.bound[entries][modelled]
+    return KernelTarget(
+        name=name, operation=family.operation, library=family.library, count=len(entries), ns=ns,
+        share=ns / total if total else 0.0, phase=_most_of(phases[entries], time), source=source, module=module, op=op,
+        least_ns=least, modelled_ns=modelled_ns, flops=_sum(floors.flops[entries]), bytes=_sum(floors.bytes[entries]),
+        bound=_most_of(bounds, floors.ns[entries][modelled]),
+        headroom=headroom, ceiling=ceiling, reach=reach, excluded=_exclude(reach, headroom, modelled_ns == ns, ceiling),
+    )  # fmt: skip
+
+
+def _sum(values: np.ndarray) -> float | None:
+    known = values[~np.isnan(values)]
+    return float(known.sum()) if len(known) else None
+
+
+def _most(column: np.ndarray, time: np.ndarray, texts: tuple[str, ...]) -> str:
+    """Return the text under which most of `time` falls, a known one if there is any."""
+    sums = np.bincount(column, weights=time) if len(column) else np.zeros(1)
+    sums = sums.copy()
+    sums[0] = -1.0
+    return texts[int(sums.argmax())] if sums.max(initial=-1.0) >= 0 else ""
+
+
+def _most_of(words: np.ndarray, time: np.ndarray) -> str:
+    sums: dict[str, float] = {}
+    for word, ns in zip(words.tolist(), time.tolist(), strict=True):
+        sums[word] = sums.get(word, 0.0) + ns
+    return max(sums, key=lambda word: sums[word]) if sums else ""
+
+
+def _reach(family: Family, source: str, op: str) -> Reach:
+    if family.operation == "collective":
+        return "collective"
+    if family.library in VENDOR:
+        return "vendor library"
+    if _CUSTOM_OP.search(source):
+        return "custom op"
+    return "source line" if source else "op" if op else "nothing"
+
+
+def _exclude(reach: Reach, headroom: float | None, whole: bool, ceiling: float) -> str | None:
+    if reach == "collective":
+        return "a collective: what it can save is waiting for other ranks, which no kernel changes"
+    if whole and headroom is not None and headroom < MIN_HEADROOM:
+        return f"as fast as the device allows: {headroom:.2f}x its time at the roofline, under {MIN_HEADROOM:.2f}x"
+    if ceiling < MIN_CEILING:
+        return f"too small: without it all kernels would be {ceiling:.4f}x as fast, under {MIN_CEILING:.3f}x"
+    return None

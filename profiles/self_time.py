@@ -1,0 +1,51 @@
+"""Time that ops of a CPU spend themselves, without the ops nested in them, per thread."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kernelwright.profiles.events import OPS, Events, Integers
+from kernelwright.profiles.spans import groups
+
+
+def find_ops(events: Events) -> Integers:
+    """Return the rows of ops with a sound duration."""
+    return np.flatnonzero(events.within(OPS) & (events.dur >= 0))
+
+
+def self_times(events: Events, rows: Integers) -> Integers:
+    """Return for each of `rows` its duration less that of the rows nested in it, ns; shape [len(rows)].
+
+    Each moment belongs to the op of its thread that started last and still runs: the self times of a thread sum to the
+    union of its ops, also where ops cross. One sweep per thread.
+    """
+    start, end, lane = events.ts[rows], events.end[rows], events.lane[rows]
+    order = np.lexsort((-end, start, lane))
+    own = np.zeros(len(rows), np.int64)
+    for first, stop in groups(lane[order]):
+        _sweep(order[first:stop], start, end, own)
+    return own
+
+
+def _sweep(order: Integers, start: Integers, end: Integers, own: Integers) -> None:
+    stack: list[tuple[int, int]] = []
+    now = 0
+
+    def advance(until: int | None) -> None:
+        """Give the time up to `until` (None: all that is left) to the ops that run."""
+        nonlocal now
+        while stack and (until is None or now < until):
+            position, ends = stack[-1]
+            if ends > now:
+                reached = ends if until is None else min(ends, until)
+                own[position] += reached - now
+                now = reached
+            if ends <= now:
+                stack.pop()
+        now = now if until is None else max(now, until)
+
+    for position, begin, ends in zip(order.tolist(), start[order].tolist(), end[order].tolist(), strict=True):
+        advance(begin)
+        now = begin if not stack else now
+        stack.append((position, ends))
+    advance(None)

@@ -1,0 +1,84 @@
+"""JSON of rocprofv3."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kernelwright.profiles.device_time import measure_device
+from kernelwright.profiles.errors import BrokenInput
+from kernelwright.profiles.headroom import tell_gpu
+from kernelwright.profiles.origin import find_launches
+from kernelwright.profiles.trace import read_trace
+from tests.profiles.test_answers import TRACES, needs_traces
+
+
+def record(kind: int, operation: int, correlation: int, start: int, end: int, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": kind, "operation": operation, "correlation_id": {"internal": correlation, "external": 0},
+        "start_timestamp": start, "end_timestamp": end, "thread_id": 12, **more,
+    }  # fmt: skip
+
+
+def process(pid: int) -> dict[str, Any]:
+    dispatch = {"agent_id": {"handle": 5}, "queue_id": {"handle": 1}, "kernel_id": 9}
+    copy = {"src_agent_id": {"handle": 4}, "dst_agent_id": {"handle": 5}, "bytes": 64}
+    return {
+        "metadata": {"pid": pid, "node": {"hostname": "secret-host"}, "command": ["hf_abcdefghijklmnopqrstuvwx"]},
+        "agents": [
+            {"id": {"handle": 4}, "type": 1, "name": "AMD EPYC", "product_name": "AMD EPYC"},
+            {"id": {"handle": 5}, "type": 2, "name": "gfx942", "product_name": "AMD Instinct MI300X"},
+        ],
+        "strings": {"buffer_records": [{"operations": ["x", "hipLaunchKernel"]}, {"operations": ["H2D"]}]},
+        "kernel_symbols": [{"kernel_id": 9, "formatted_kernel_name": "void k<a>(int)"}],
+        "buffer_records": {
+            "kernel_dispatch": [record(3, 0, 7, 1000, 1600, dispatch_info=dispatch)],
+            "memory_copy": [record(1, 0, 8, 1500, 1900, **copy)],
+            "hip_api": [record(0, 1, 7, 900, 950)],
+        },
+    }  # fmt: skip
+
+
+def write(folder: Path, *processes: dict[str, Any]) -> Path:
+    path = folder / "results.json"
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": list(processes)}))
+    return path
+
+
+def test_dispatches_copies_and_calls_are_read(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, process(1)))
+    time = measure_device(trace)
+    assert (time.kernels, time.kernel_ns, time.memops, time.memop_ns, time.busy_gpu_ns) == (1, 600, 1, 400, 900)
+    assert time.top[0].name == "void k<a>(int)" and time.kernels_with_no_launch_event == 0
+    device = tell_gpu(trace)
+    assert device is not None and device.name == "MI300X"
+    assert "secret-host" not in repr(trace) and "hf_abc" not in repr(trace)
+
+
+def test_ids_of_two_processes_are_two(tmp_path: Path) -> None:
+    trace = read_trace(write(tmp_path, process(1), process(2)))
+    launches = find_launches(trace, np.flatnonzero(trace.is_kernel))
+    assert len(set(launches.tolist())) == 2
+    assert all(trace.lane[a] != trace.lane[b] for a, b in [launches])
+
+
+def test_a_cut_file_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    path = write(tmp_path, process(1))
+    path.write_text(path.read_text()[:-30])
+    with pytest.raises(BrokenInput, match="cut or broken") as caught:
+        read_trace(path)
+    assert "rocprofv3" in caught.value.remedy
+
+
+@needs_traces
+def test_a_recorded_file_gives_the_right_numbers() -> None:
+    right = json.loads((TRACES / "ANSWERS.json").read_text())["rocprofv3_results.json.gz"]
+    time = measure_device(read_trace(TRACES / "rocprofv3_results.json.gz"))
+    names = ("kernels", "kernel_ns", "distinct_names")
+    assert {n: getattr(time, n) for n in names} == {n: right[n] for n in names}
+    for (name, count, ns), top in zip(right["top5"], time.top, strict=False):
+        assert top.name.startswith(name.removesuffix("...")) and (top.count, top.ns) == (count, ns)
