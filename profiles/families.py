@@ -36,7 +36,7 @@ _LIBRARIES: tuple[tuple[Library, str], ...] = (
         r"flash_fwd|flash_bwd|FlashAttn|\bflash::|device_kernel<.*flash|fmha_(?:fwd|bwd|cutlass)|aotriton",
     ),
     ("AITER", r"\baiter|\bwv_?splitk"),
-    ("Composable Kernel", r"\bck::|\bck_tile::|kentry<|kernel_gemm_xdl|gridwise_gemm"),
+    ("Composable Kernel", r"\bck::|\bck_tile\b|kentry<|kernel_gemm_xdl|gridwise_gemm"),
     ("hipBLASLt", r"^Cijk_|^Custom_Cijk|rocblas|gemvn_|gemvt_"),
     ("cuDNN", r"cudnn|xmma_fprop|xmma_dgrad|xmma_wgrad|implicit_convolve|implicit_gemm_conv|winograd|_convolve_"),
     ("MIOpen", r"miopen|igemm_(?:fwd|bwd|wrw)|naive_conv"),
@@ -63,7 +63,7 @@ _OPERATIONS: tuple[tuple[Operation, str], ...] = (
     ),
     (
         "kv cache",
-        r"reshape_and_cache|concat_and_cache|(?:store|write|set|update)_?(?:kv_?)?cache|append_paged|copy_blocks"
+        r"reshape_and_cache|concat_and_cache|(?:store|write|set|update)_?(?:kv_?)?cache|append_paged|copy_blocks|cache_update"
         r"|swap_blocks",
     ),
     ("rope", r"rotary|\brope|_rope|mrope"),
@@ -77,7 +77,10 @@ _OPERATIONS: tuple[tuple[Operation, str], ...] = (
         r"\bmoe|_moe|moe_|expert|grouped_gemm|group_gemm|topk_?gating|topk_forward|routing|_matmul_ogs|swiglu_ogs"
         r"|moesort|finalize_?scale|permute_?tokens|expand_?input_?rows|combined_routing|_p_matmul",
     ),
-    ("convolution", r"conv(?:olve|olution|\d|_depthwise)|_conv_|fprop|dgrad|wgrad|winograd|igemm_fwd|im2col"),
+    (
+        "convolution",
+        r"conv(?:olve|olution|\d|_depthwise)|_conv_|fprop|dgrad|wgrad|winograd|igemm_(?:fwd|bwd|wrw)|im2col",
+    ),
     (
         "quantised gemm",
         r"marlin|awq|gptq|\bq\d_|mmq|mmvq|w8a8|w4a|scaled_mm|mxfp|nvfp4|fp8_?gemm|int8_?gemm|gemm.*(?:fp8|e4m3|int8|i8i8)"
@@ -85,7 +88,7 @@ _OPERATIONS: tuple[tuple[Operation, str], ...] = (
     ),
     (
         "gemm",
-        r"gemm|gemv|nvjet|^Cijk_|cublas|matmul|_mm_|\bmm\b|addmm|\bbmm|splitk|wvsplit|\bdot_kernel|linear_|_linear|xdlops",
+        r"gemm|gemv|nvjet|^Cijk_|cublas|matmul|(?<![a-z])mm(?![a-z])|addmm|\bbmm|splitk|wvsplit|\bdot_kernel|linear_|_linear|xdlops",
     ),
     ("norm", r"rms_?norm|layer_?norm|batch_?norm|group_?norm|bn_(?:fw|bw)|\bnorm_kernel|_norm_|rmsnorm2d|l2norm"),
     (
@@ -100,7 +103,10 @@ _OPERATIONS: tuple[tuple[Operation, str], ...] = (
     ("embedding", r"embedding|vocab"),
     ("activation", r"silu|gelu|relu|swiglu|sigmoid|act_and_mul|tanh_kernel|mish|_glu"),
     ("sort", r"sort|scan|radix|unique|nonzero|compact|select_if|histogram"),
-    ("memory", r"memset|memcpy|fill_?(?:kernel|functor)|fillbuffer|copybuffer"),
+    (
+        "memory",
+        r"^aten::(?:empty|new_empty|resize|zero|fill)|memset|memcpy|fill_?(?:kernel|functor)|fillbuffer|copybuffer",
+    ),
     (
         "copy",
         r"copy|transpose|cat_?array|concat|\bcat_|index_?(?:select|put|kernel|elementwise)|gather|scatter|slice|permute"
@@ -109,12 +115,14 @@ _OPERATIONS: tuple[tuple[Operation, str], ...] = (
     ("reduction", r"reduce|reduction|\bsum_|_sum|\bmean|_red_|welford"),
     (
         "elementwise",
-        r"elementwise|pointwise|_poi_|functor|unrolled|vectorized|\badd_|_add|\bmul_|_mul|where|clamp|arange|compare"
+        r"^aten::(?:add|sub|mul|div|neg|exp|log|sqrt|rsqrt|pow|abs|cos|sin|where|clamp|lt|gt|le|ge|eq|ne)_?$"
+        r"|elementwise|pointwise|_poi_|functor|unrolled|vectorized|\badd_|_add|\bmul_|_mul|where|clamp|arange|compare"
         r"|pow_|exp_|sqrt|range_kernel|bitwise|masked_fill|\bfused_",
     ),
 )  # fmt: skip
 _COMPILED_LIBRARIES = tuple((name, re.compile(pattern)) for name, pattern in _LIBRARIES)
 _COMPILED_OPERATIONS = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _OPERATIONS)
+_LENGTH = re.compile(r"\d+(?=[A-Za-z_])")
 _TRITON = re.compile(r"^_?[A-Za-z]\w*$")
 _CAST = re.compile(r"^(?:void|float|int|bool|double)\s+|\(anonymous namespace\)::|\{lambda[^}]*\}|\(\w+\)(?=\d)")
 
@@ -126,6 +134,8 @@ def classify(kernel: str, op: str = "") -> Family:
     A name is read as far as its first argument list: what follows says what a kernel is called with, not what it does.
     """
     name = _CAST.sub("", kernel)
+    if name.startswith("_Z"):  # a mangled symbol: lengths stand before its words
+        name = _LENGTH.sub(" ", name)
     library = next((found for found, pattern in _COMPILED_LIBRARIES if pattern.search(name)), None)
     if library is None:
         library = "Triton" if _TRITON.match(name) and name.count("_") >= 1 else "unknown"

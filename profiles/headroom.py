@@ -12,12 +12,15 @@ import numpy.typing as npt
 from kernelwright.profiles.costs import Cost, least_cost
 from kernelwright.profiles.devices import Device, find_device
 from kernelwright.profiles.events import Events
+from kernelwright.profiles.families import classify
 from kernelwright.profiles.lines import Lines
 from kernelwright.profiles.origin import Origin
 from kernelwright.profiles.phases import parse_step
 
 Floats = npt.NDArray[np.float64]
-MEMORY, COMPUTE, LINK = "memory", "compute", "link"
+MEMORY, COMPUTE, LINK, OVERHEAD = "memory", "compute", "link", "overhead"
+LAUNCH_NS = 1_000.0
+"""Order of magnitude of a kernel that does nothing: below it the launch, not the work, sets the time."""
 _INTEGERS = {"int64", "int32", "int16", "uint8", "bool"}
 _MOVED = {
     "allreduce": lambda given, made, n: 2.0 * (n - 1) / n * given,
@@ -46,7 +49,7 @@ class Floors:
     flops: Floats
     bytes: Floats
     bound: npt.NDArray[np.str_]
-    """`memory`, `compute`, `link`, or '' without a model."""
+    """`memory`, `compute`, `link`, `overhead`, or '' without a model."""
     device: Device | None
 
 
@@ -62,11 +65,12 @@ def tell_gpu(events: Events, asked: Device | None = None) -> Device | None:
 def find_floors(events: Events, origin: Origin, lines: Lines, device: Device | None) -> Floors:
     """Return the least time that the ops behind `origin.work` allow on `device`."""
     n = len(lines)
-    floors = Floors(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan), np.full(n, "", "<U7"), device)
+    floors = Floors(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan), np.full(n, "", "<U8"), device)
     if device is None or not n:
         return floors
     dur = events.dur[origin.work].astype(np.float64)
-    called = np.flatnonzero((lines.call >= 0) & (lines.inputs > 0))
+    moves = np.array([classify(name).operation == "collective" for name in events.pool.names], np.bool_)
+    called = np.flatnonzero((lines.call >= 0) & (lines.inputs > 0) & ~moves[events.name[origin.work]])
     calls, first, member = np.unique(lines.call[called], return_index=True, return_inverse=True)
     total = np.zeros(len(calls))
     np.add.at(total, member, dur[called])
@@ -87,6 +91,9 @@ def find_floors(events: Events, origin: Origin, lines: Lines, device: Device | N
         floors.ns[at], floors.flops[at], floors.bytes[at] = ns * parts, work.flops * parts, work.bytes * parts
         floors.bound[at] = bound
     _add_collectives(events, origin, device, floors)
+    small = floors.ns < np.minimum(LAUNCH_NS, dur)
+    if events.is_kernel.any():  # a call of a CPU costs less than that
+        floors.ns[small], floors.bound[small] = np.minimum(LAUNCH_NS, dur)[small], OVERHEAD
     return floors
 
 

@@ -51,7 +51,7 @@ class KernelTarget(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     """Least operations of those launches, and least bytes; None without a model."""
     bytes: float | None
     bound: str
-    """What limits it at the roofline: `memory`, `compute`, `link`; '' without a model."""
+    """What limits it at the roofline: `memory`, `compute`, `link`, `overhead`; '' without a model."""
     headroom: float | None
     """Time now ÷ time at the roofline, of those that have a model; None: no model."""
     ceiling: float

@@ -14,10 +14,12 @@ from kernelwright.profiles.spans import innermost
 _RANK = re.compile(r"\[[^\]]*\]")
 _MODULE = "nn.Module: "
 _HARNESS = re.compile(
-    r"(?:^|/)(?:bench\w*|test_\w+|conftest|run_\w+|profile\w*|main|__main__)\.py\(|^<string>|(?:^|/)benchmarks?/"
+    r"(?:^|/)(?:bench\w*|test_\w+|conftest|run_\w+|\w*profil(?:e|er|ing)\w*|main|__main__)\.py\(|^<string>|(?:^|/)benchmarks?/"
 )
-_GENERATED = re.compile(r"/lib/python3|torchinductor_|/inductor_cache/|<eval_with_key>")
-"""The standard library, and code that a compiler writes anew."""
+_GENERATED = re.compile(
+    r"/lib/python3|torchinductor_|/inductor_cache/|<eval_with_key>|: (?:__torch_\w+__|_?\w*_call_impl)$"
+)
+"""The standard library, code that a compiler writes anew, and what stands around every call."""
 _LIBRARIES = (
     "torch/", "triton/", "triton_kernels/", "aiter/", "flashinfer/", "flash_attn/", "deep_gemm/", "sgl_kernel/",
     "torch_guard.py(", "xformers/", "numpy/", "threading.py(", "contextlib.py(", "functools.py(", "asyncio/",

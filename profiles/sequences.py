@@ -10,6 +10,8 @@ import numpy as np
 from kernelwright.profiles.events import Integers
 
 LEAST_REPEATS = 3
+LEAST_KERNELS = 4
+"""A step has at least so many."""
 REGULAR = 0.5
 """Share of the distances between a kernel's launches that must be equal for it to mark the steps."""
 OUTSIDE = "outside"
@@ -62,4 +64,4 @@ def _repeated(names: Integers, marks: list[int], usual: int) -> list[tuple[int, 
     """Return the steps between `marks` whose kernels come more than once; nothing marks the end of the last one."""
     steps = [*itertools.pairwise(marks), (marks[-1], min(marks[-1] + usual, len(names)))]
     kinds = Counter(names[a:b].tobytes() for a, b in steps)
-    return [(a, b) for a, b in steps if kinds[names[a:b].tobytes()] > 1]
+    return [(a, b) for a, b in steps if b - a >= LEAST_KERNELS and kinds[names[a:b].tobytes()] > 1]

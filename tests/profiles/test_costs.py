@@ -121,7 +121,7 @@ def write(folder: Path, device: str, us: float) -> Path:
         gpu = cat == "kernel"
         return {"ph": "X", "cat": cat, "name": name, "pid": int(not gpu), "tid": 7, "ts": ts, "dur": dur, "args": args}
 
-    shapes = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": [BF16, BF16], "External id": 3}
+    shapes = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": [BF16, BF16], "External id": 3}
     events = [
         event("cpu_op", "aten::mm", 0, 10, **shapes),
         event("cuda_runtime", "cudaLaunchKernel", 1, 1, correlation=1),
@@ -135,14 +135,22 @@ def write(folder: Path, device: str, us: float) -> Path:
 
 
 def test_the_least_time_of_a_call_is_shared_by_its_kernels(tmp_path: Path) -> None:
-    summary = summarise(read_trace(write(tmp_path, "NVIDIA H100 80GB HBM3", 100)))
-    least = 2 * 1024**3 / 989.5e12 * 1e9
-    memory = 3 * 2 * 1024**2 / 3352e9 * 1e9
+    summary = summarise(read_trace(write(tmp_path, "NVIDIA H100 80GB HBM3", 1000)))
+    least = 2 * 4096**3 / 989.5e12 * 1e9
+    memory = 3 * 2 * 4096**2 / 3352e9 * 1e9
     told = {t.name: t for t in summary.targets}
     assert summary.gpu == "H100 SXM"
     assert sum(t.least_ns or 0 for t in told.values()) == pytest.approx(max(least, memory))
     assert told["gemm"].headroom == pytest.approx(told["splitKreduce_kernel"].headroom)
-    assert told["gemm"].headroom == pytest.approx(100_000 / max(least, memory)) and told["gemm"].bound == "compute"
+    assert told["gemm"].headroom == pytest.approx(1_000_000 / max(least, memory)) and told["gemm"].bound == "compute"
+
+
+def test_a_tiny_call_is_bound_by_its_launch(tmp_path: Path) -> None:
+    path = write(tmp_path, "NVIDIA H100 80GB HBM3", 4)
+    path.write_text(path.read_text().replace("4096", "8"))
+    told = {t.name: t for t in summarise(read_trace(path)).targets}
+    assert told["gemm"].bound == "overhead" and told["gemm"].least_ns == 1000
+    assert told["splitKreduce_kernel"].least_ns == 1000, "a kernel takes no longer than it took"
 
 
 def test_on_an_unknown_device_there_is_no_model(tmp_path: Path) -> None:

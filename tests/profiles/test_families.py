@@ -55,6 +55,16 @@ from kernelwright.profiles.families import classify
         ),
         ("Memset (Device)", "memory", "unknown"),
         ("mystery", "other", "unknown"),
+        ("_C::onednn_mm", "gemm", "oneDNN"),
+        ("aten::mul_", "elementwise", "PyTorch"),
+        ("aten::empty_strided", "memory", "PyTorch"),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi64EEEvPT0_", "norm", "AITER"),
+        (
+            "_ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelINS_4EEE",
+            "attention",
+            "Composable Kernel",
+        ),
+        ("igemm_wrw_gtcx2_nhwc_bf16_bx0_ex1_bt256x128x16", "convolution", "MIOpen"),
     ],
 )
 def test_symbols(kernel: str, operation: str, library: str) -> None:

@@ -98,6 +98,10 @@ def test_a_kernel_without_a_correlation_has_no_origin(tmp_path: Path) -> None:
         ("benchmarks/latency.py(31): main", False),
         ("bench_serving.py(31): run_once", False),
         ("tests/test_model.py(31): test_it", False),
+        ("sglang/srt/utils/kernel_shape_profiler.py(302): impl", False),
+        ("/tmp/torchinductor_root/od/codwfmx.py(232): call", False),
+        ("vllm/model_executor/parameter.py(122): __torch_function__", False),
+        ("aiter/ops/triton/attention/unified_attention.py(103): unified_attention", False),
     ],
 )
 def test_harness_and_libraries_are_no_source(frame: str, source: bool) -> None:
