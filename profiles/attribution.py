@@ -54,13 +54,16 @@ class Work:
         return known
 
 
-def attribute_work(events: Events, donors: Sequence[Donor] = ()) -> Work:
-    """Return the work of `events`; `donors` (a capture, an eager run) tell where replayed kernels are from."""
+def attribute_work(events: Events, donors: Sequence[Donor] = (), paths: bool = False) -> Work:
+    """Return the work of `events`; `donors` (a capture, an eager run) tell where replayed kernels are from.
+
+    `paths`: with the modules around each piece of work.
+    """
     device = tell_device(events)
     if device in ("cpu", "none"):
         rows = find_ops(events)
         origin = trace_launches(events, rows)
-        lines = name_lines(events, origin)
+        lines = name_lines(events, origin, paths)
         own = events.dur.copy()
         own[rows] = self_times(events, rows)
         # the least work of an op that calls others is theirs
@@ -68,7 +71,7 @@ def attribute_work(events: Events, donors: Sequence[Donor] = ()) -> Work:
         events, graphs = replace(events, dur=own), GraphTime.none()
     else:
         origin = trace_back(events, np.flatnonzero(sound_kernels(events)))
-        lines = name_lines(events, origin)
+        lines = name_lines(events, origin, paths)
         own_donors = [donor for donor in (capture_donor(events), eager_donor(events, origin, lines)) if donor]
         lines, graphs = join_graphs(events, origin, lines, [*donors, *own_donors])
     return Work(events, origin, lines, tuple(name_phases(events, origin, device)), graphs, device)

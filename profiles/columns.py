@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
+from itertools import compress
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -87,11 +88,12 @@ class EventColumns:
             ts, dur = exact_ts, exact_dur
         else:
             ts, dur = np.array(times, np.int64).reshape(-1, 2).T
-        others = [i for i, e in enumerate(events) if e.ph != "X"]
-        if others:
-            for i in others:
-                self._take_other(events[i], int(ts[i]))
-            events, ts, dur = [e for e in events if e.ph == "X"], np.delete(ts, others), np.delete(dur, others)
+        marks = [e.ph for e in events]
+        if marks.count("X") < len(marks):
+            self._take_others(events, marks, ts)
+            whole = [mark == "X" for mark in marks]
+            chosen = np.array(whole, np.bool_)
+            events, ts, dur = list(compress(events, whole)), ts[chosen], dur[chosen]
         self._add_whole(events, ts, dur, counted=False)
         return True
 
@@ -105,13 +107,13 @@ class EventColumns:
             categories = self._name_legacy(events, categories)
         common: dict[str, npt.NDArray[Any]] = {
             "name": _lookup(self._names, [e.name for e in events]),
-            "lane": _lookup(self._lanes, [(e.pid, e.tid) for e in events]),
+            "lane": _lookup(self._lanes, list(zip([e.pid for e in events], [e.tid for e in events], strict=True))),
             "ts": ts, "dur": dur,
         }  # fmt: skip
         is_row = categories != self._categories[_FRAME]
         _put(self._frames, ~is_row, **common)
         _put(self._rows, is_row, **common, category=categories)
-        self._add_arguments([e for e in events if e.cat != _FRAME], categories[is_row])
+        self._add_arguments(list(compress(events, is_row.tolist())), categories[is_row])
 
     def _name_legacy(self, events: list[Event], categories: Indices) -> Indices:
         """Tell work by its process where events have no category."""
@@ -122,7 +124,10 @@ class EventColumns:
         args, columns = [e.args for e in rows], self._rows
         columns["correlation"].add([a.correlation for a in args])
         columns["external"].add([a.external or a.old_external for a in args])
-        columns["captured"].add([self._names[a.kernel] if a.kernel else -1 for a in args])
+        kernels = [a.kernel for a in args]
+        columns["captured"].add(
+            [self._names[name] if name else -1 for name in kernels] if any(kernels) else np.full(len(args), -1)
+        )
         columns["inputs"].add([self._inputs[_inputs(a)] if a.dims is not NO_RAW else -1 for a in args])
         work = np.flatnonzero(np.isin(categories, [self._categories[name] for name in _DEVICE_WORK]))
         stream, graph, size = (np.full(len(rows), default, np.int64) for default in (-1, 0, -1))
@@ -134,17 +139,24 @@ class EventColumns:
         columns["stream"].add(stream)
         columns["graph"].add(graph)
         columns["size"].add(size)
-        columns["collective"].add([self._collectives[_collective(a)] if a.collective else -1 for a in args])
+        moved = [a.collective for a in args] if len(work) else []
+        columns["collective"].add(
+            [self._collectives[_collective(a)] if a.collective else -1 for a in args]
+            if any(moved)
+            else np.full(len(args), -1)
+        )
 
-    def _take_other(self, event: Event, ts: int) -> None:
+    def _take_others(self, events: list[Event], marks: list[str], ts: Integers) -> None:
         """Count what is no complete event; keep the halves of one (`B`, `E`) and the names of processes."""
-        self.kinds[event.cat or "None"] += 1
-        match event.ph:
-            case "B" | "E":
-                self._open[event.pid, event.tid].append((ts, event))
-            case "s" | "f":
-                self.flows[event.ph] += 1
-            case "M" if event.name == "process_name" and event.args is not NO_ARGS:
+        self.kinds.update([e.cat or "None" for e, mark in zip(events, marks, strict=True) if mark != "X"])
+        for mark in ("s", "f"):
+            if count := marks.count(mark):
+                self.flows[mark] += count
+        for i in [i for i, mark in enumerate(marks) if mark in "BEM"]:
+            event = events[i]
+            if event.ph in ("B", "E"):
+                self._open[event.pid, event.tid].append((int(ts[i]), event))
+            elif event.ph == "M" and event.name == "process_name" and event.args is not NO_ARGS:
                 self.labels[event.pid] = event.args.name
 
     def _pair(self) -> int:

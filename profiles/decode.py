@@ -6,14 +6,18 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from fractions import Fraction
-from typing import Annotated, Any, Protocol
+from functools import cache
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, cast
 
 import msgspec
 
 from kernelwright.profiles.chrome import Taken, split_events
+from kernelwright.profiles.events import ARROWS, FRAMES, KNOWN
 from kernelwright.profiles.jsontext import Repair, end_of_value, repair, skip_space
 
 FEW_EVENTS = 16
+PATIENCE = 16
+"""So many pieces may hold events without a known category before the fastest decoder is no longer tried."""
 MOST_IN_ONE = 6
 SPACE = b" \r\n\t,"
 
@@ -59,6 +63,31 @@ class Event(msgspec.Struct, gc=False):
     args: Args = NO_ARGS
 
 
+class _Known(msgspec.Struct, gc=False, tag_field="cat"):
+    """An event of a category known beforehand: its text is no object of its own, and `cat` is the class's."""
+
+    cat: ClassVar[str] = ""
+    name: str = ""
+    ph: Literal["X", "s", "f", "i", "M", "B", "E", "C", "b", "e", "n", "t"] = "X"
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float = 0.0
+    dur: float = 0.0
+
+
+def _known(cat: str) -> type[_Known]:
+    """Return the class of the events of a category: frames and arrows have arguments that nobody needs."""
+    fields = [] if cat in FRAMES | ARROWS else [("args", Args, NO_ARGS)]
+    made = msgspec.defstruct(f"Event_{cat}", fields, bases=(_Known,), tag=cat, gc=False, namespace={"cat": cat})
+    return cast(type[_Known], made)
+
+
+@cache
+def _fast_decoder() -> msgspec.json.Decoder[list[Any]]:
+    kinds = tuple(_known(cat) for cat in sorted(KNOWN - {""}))
+    return msgspec.json.Decoder(list[Union[kinds]])  # type: ignore[valid-type]  # noqa: UP007
+
+
 class _Loose(msgspec.Struct, gc=False):
     """The same with any types: times as text, ids of any size, no name."""
 
@@ -84,7 +113,9 @@ class Decoder:
         self.repaired: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._columns = columns
-        self._fast = msgspec.json.Decoder(list[Event])
+        self._fast = _fast_decoder()
+        self._plain = msgspec.json.Decoder(list[Event])
+        self._balance = PATIENCE
         self._exact = msgspec.json.Decoder(list[_Loose], float_hook=str)
 
     def __call__(self, text: bytes, final: bool) -> Taken:
@@ -94,13 +125,17 @@ class Decoder:
 
     def _add(self, text: bytes) -> bool:
         listed = b"[" + text + b"]"
-        try:
-            if self._columns.add(self._fast.decode(listed)):
-                return True
-        except msgspec.ValidationError:
-            pass
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return False
+        decoders = (self._fast, self._plain) if self._balance > 0 else (self._plain,)
+        for decoder in decoders:
+            try:
+                if self._columns.add(decoder.decode(listed)):
+                    self._balance += decoder is self._fast
+                    return True
+                break
+            except msgspec.ValidationError:
+                self._balance -= 2 * (decoder is self._fast)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                return False
         try:
             loose = self._exact.decode(listed)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -22,9 +22,10 @@ LAUNCHES = frozenset({
 OPS = frozenset({"cpu_op", "Operator"})
 RANGES = frozenset({"user_annotation"})
 FRAMES = frozenset({"python_function"})
-NO_WORK = frozenset({
-    "gpu_user_annotation", "overhead", "cuda_sync", "cuda_profiler_range", "cpu_instant_event", "Trace", "fwdbwd",
-    "ac2g", "async", "async_gpu", "async_cpu_to_gpu", "",
+ARROWS = frozenset({"ac2g", "fwdbwd"})
+NO_WORK = ARROWS | frozenset({
+    "gpu_user_annotation", "overhead", "cuda_sync", "cuda_profiler_range", "cpu_instant_event", "Trace", "async",
+    "async_gpu", "async_cpu_to_gpu", "",
 })  # fmt: skip
 """Known categories that are neither work of a device nor of a host: marks, flows, the profiler's own cost."""
 KNOWN = KERNELS | MEMOPS | LAUNCHES | OPS | RANGES | FRAMES | NO_WORK

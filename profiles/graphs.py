@@ -80,7 +80,7 @@ def find_captured(events: Events) -> Integers:
     return rows[np.argsort(events.ts[rows], kind="stable")]
 
 
-def capture_donor(events: Events) -> Donor | None:
+def capture_donor(events: Events, paths: bool = False) -> Donor | None:
     """Return what a trace of a graph's capture knows; None if it is not one."""
     if not is_capture(events):
         return None
@@ -89,7 +89,7 @@ def capture_donor(events: Events) -> Donor | None:
         return None
     origin = trace_launches(events, launches)
     names = tuple(events.pool.names[n] if n >= 0 else "" for n in events.captured[launches].tolist())
-    return Donor(name_lines(events, origin), names, tuple(_steps(events, origin)), CAPTURE)
+    return Donor(name_lines(events, origin, paths), names, tuple(_steps(events, origin)), CAPTURE)
 
 
 def eager_donor(events: Events, origin: Origin, lines: Lines) -> Donor | None:

@@ -71,30 +71,41 @@ def find_floors(events: Events, origin: Origin, lines: Lines, device: Device | N
     dur = events.dur[origin.work].astype(np.float64)
     moves = np.array([classify(name).operation == "collective" for name in events.pool.names], np.bool_)
     called = np.flatnonzero((lines.call >= 0) & (lines.inputs > 0) & ~moves[events.name[origin.work]])
-    calls, first, member = np.unique(lines.call[called], return_index=True, return_inverse=True)
-    total = np.zeros(len(calls))
-    np.add.at(total, member, dur[called])
+    _, first, member = np.unique(lines.call[called], return_index=True, return_inverse=True)
+    total = np.bincount(member, weights=dur[called])
     share = np.divide(dur[called], total[member], out=np.zeros(len(called)), where=total[member] > 0)
-    steps = [parse_step(name) for name in events.pool.names]
-    names = np.array(["tf32" in name.lower() for name in events.pool.names], np.bool_)[events.name[origin.work]]
-    behind = np.argsort(member, kind="stable")
-    bounds = np.searchsorted(member[behind], np.arange(len(calls) + 1))
-    for i, entry in enumerate(called[first].tolist()):
-        row = int(origin.step[entry])
-        step = steps[events.name[row]] if row >= 0 else None
-        work = least_cost(lines.texts[lines.op[entry]], lines.texts[lines.inputs[entry]], step)
-        if work is None:
-            continue
-        mine = behind[bounds[i] : bounds[i + 1]]
-        ns, bound = _least_ns(work, device, bool(names[entry]))
-        at, parts = called[mine], share[mine]
-        floors.ns[at], floors.flops[at], floors.bytes[at] = ns * parts, work.flops * parts, work.bytes * parts
-        floors.bound[at] = bound
+    leads = called[first]
+    """The first kernel of each call: it tells the call's op, shapes and step."""
+    tf32 = np.array(["tf32" in name.lower() for name in events.pool.names], np.int64)[events.name[origin.work[leads]]]
+    step = np.where(origin.step[leads] >= 0, events.name[origin.step[leads]], -1) if len(events) else leads
+    kinds, kind = np.unique(
+        np.stack([lines.op[leads], lines.inputs[leads], step, tf32], axis=1), axis=0, return_inverse=True
+    )
+    costs = [_cost(events, lines, device, *row) for row in kinds.tolist()]
+    each = kind.reshape(-1)[member]
+    known = np.array([cost is not None for cost in costs], np.bool_)[each] if costs else np.zeros(0, np.bool_)
+    at, parts, each = called[known], share[known], each[known]
+    if len(at):
+        ns, flops, moved = (np.array([cost[i] if cost else 0.0 for cost in costs]) for i in range(3))
+        floors.ns[at], floors.flops[at], floors.bytes[at] = ns[each] * parts, flops[each] * parts, moved[each] * parts
+        floors.bound[at] = np.array([cost[3] if cost else "" for cost in costs])[each]
     _add_collectives(events, origin, device, floors)
     small = floors.ns < np.minimum(LAUNCH_NS, dur)
     if events.is_kernel.any():  # a call of a CPU costs less than that
         floors.ns[small], floors.bound[small] = np.minimum(LAUNCH_NS, dur)[small], OVERHEAD
     return floors
+
+
+def _cost(
+    events: Events, lines: Lines, device: Device, op: int, inputs: int, step: int, tf32: int
+) -> tuple[float, float, float, str] | None:
+    """Return (least ns, operations, bytes, bound) of a call; None without a model."""
+    named = parse_step(events.pool.names[step]) if step >= 0 else None
+    work = least_cost(lines.texts[op], lines.texts[inputs], named)
+    if work is None:
+        return None
+    ns, bound = _least_ns(work, device, bool(tf32))
+    return ns, work.flops, work.bytes, bound
 
 
 def _least_ns(work: Cost, device: Device, tf32: bool) -> tuple[float, str]:

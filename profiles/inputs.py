@@ -36,8 +36,8 @@ class Inputs:
     """The capture that was given where a replay was wanted."""
 
 
-def open_inputs(paths: Sequence[Path]) -> Inputs:
-    """Return the files at `paths` sorted by what they are.
+def open_inputs(paths: Sequence[Path], modules: bool = False) -> Inputs:
+    """Return the files at `paths` sorted by what they are; with `modules` captures tell the modules around launches.
 
     Raises BrokenInput for a file that is none of what is read, MixedRanks when the traces cannot be of one run.
     """
@@ -47,16 +47,16 @@ def open_inputs(paths: Sequence[Path]) -> Inputs:
         if isinstance(found, KernelSums):
             inputs.sums.append((path.name, found))
         elif isinstance(found, Events):
-            _sort(inputs, path.name, found, others)
+            _sort(inputs, path.name, found, others, modules)
         else:
             inputs.counters += found
-    _name_ranks(inputs, others)
+    _name_ranks(inputs, others, modules)
     return inputs
 
 
-def _sort(inputs: Inputs, name: str, events: Events, others: list[tuple[str, Events]]) -> None:
+def _sort(inputs: Inputs, name: str, events: Events, others: list[tuple[str, Events]], modules: bool) -> None:
     if is_capture(events) and not is_replay(events)[np.flatnonzero(events.is_launch)].any():
-        donor = capture_donor(events)
+        donor = capture_donor(events, modules)
         inputs.captures.append(name)
         if donor is not None:
             inputs.donors.append(donor)
@@ -65,7 +65,7 @@ def _sort(inputs: Inputs, name: str, events: Events, others: list[tuple[str, Eve
         others.append((name, events))
 
 
-def _name_ranks(inputs: Inputs, traces: list[tuple[str, Events]]) -> None:
+def _name_ranks(inputs: Inputs, traces: list[tuple[str, Events]], modules: bool) -> None:
     """Set front ends and eager runs aside; the rest are ranks of one run."""
     if len(traces) > 1:
         busy = [(name, events) for name, events in traces if tell_device(events) not in ("cpu", "none")]
@@ -74,7 +74,7 @@ def _name_ranks(inputs: Inputs, traces: list[tuple[str, Events]]) -> None:
             traces = busy
             inputs.notes.append(f"No device work is in {', '.join(idle)}: a front end's trace, left aside.")
     if len(traces) == 2:
-        traces = _lend_eager(inputs, traces)
+        traces = _lend_eager(inputs, traces, modules)
     ranks = [tell_rank(events, name) for name, events in traces]
     if len(traces) > 1 and (None in ranks):
         unknown = traces[ranks.index(None)][0]
@@ -89,7 +89,7 @@ def _name_ranks(inputs: Inputs, traces: list[tuple[str, Events]]) -> None:
     check_ranks(inputs.traces)
 
 
-def _lend_eager(inputs: Inputs, traces: list[tuple[str, Events]]) -> list[tuple[str, Events]]:
+def _lend_eager(inputs: Inputs, traces: list[tuple[str, Events]], modules: bool) -> list[tuple[str, Events]]:
     """Where one trace replays graphs and the other of its rank runs eagerly, that one tells where kernels are from."""
     (a, first), (b, second) = traces
     if tell_rank(first, a) != tell_rank(second, b):
@@ -99,7 +99,7 @@ def _lend_eager(inputs: Inputs, traces: list[tuple[str, Events]]) -> list[tuple[
         return traces
     (_, _), (name, eager) = traces if replays[0] else traces[::-1]
     origin = trace_back(eager, np.flatnonzero(eager.is_kernel & (eager.dur >= 0)))
-    donor = eager_donor(eager, origin, name_lines(eager, origin))
+    donor = eager_donor(eager, origin, name_lines(eager, origin, modules))
     if donor is not None:
         inputs.donors.append(donor)
         inputs.notes.append(f"{name} runs eagerly: it tells where the replayed kernels of the other trace are from.")

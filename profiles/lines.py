@@ -53,15 +53,15 @@ class Loan(NamedTuple):
     """Number of the replay each is of, so that calls of two replays stay two; shape as `ours`."""
 
 
-def name_lines(events: Events, origin: Origin) -> Lines:
-    """Return the names behind the rows of `origin`."""
+def name_lines(events: Events, origin: Origin, paths: bool = False) -> Lines:
+    """Return the names behind the rows of `origin`; `paths` of modules only where asked for, as they cost time."""
     names, inputs = events.pool.names, events.pool.inputs
     frame = _frame_names(events, origin.frame)
     op = origin.op
     known = op >= 0
-    modules, member = np.unique(origin.module, return_inverse=True)
-    paths = module_paths(events, modules)
-    texts = ("", *names, *inputs, *dict.fromkeys(path for path in paths if path))
+    modules, member = np.unique(origin.module if paths else np.full(len(op), -1), return_inverse=True)
+    trees = module_paths(events, modules)
+    texts = ("", *names, *inputs, *dict.fromkeys(path for path in trees if path))
     numbers = {text: i for i, text in enumerate(texts) if i > len(names) + len(inputs)}
     given = np.where(known, events.inputs[op] if len(events) else -1, -1)
     return Lines(
@@ -69,7 +69,7 @@ def name_lines(events: Events, origin: Origin) -> Lines:
         source=_frame_names(events, origin.source),
         frame=frame,
         module=_frame_names(events, origin.module),
-        path=np.array([numbers.get(path, 0) for path in paths], np.int32)[member],
+        path=np.array([numbers.get(path, 0) for path in trees], np.int32)[member],
         op=np.where(known, events.name[op] + 1 if len(events) else 0, 0).astype(np.int32),
         inputs=np.where(given >= 0, given + 1 + len(names), 0).astype(np.int32),
         call=op.astype(np.int64),

@@ -26,7 +26,7 @@ def show_traces(args: argparse.Namespace) -> int:
     """Print what the files hold; write the reports asked for. Return the exit code: 0, or that of what is wrong."""
     from kernelwright.profiles.inputs import open_inputs, refuse_lone_capture
 
-    inputs = open_inputs(args.files)
+    inputs = open_inputs(args.files, modules=bool(args.html))
     if not inputs.traces and not inputs.captures:
         return _show_sums(args, inputs)
     trouble: BrokenInput | None = refuse_lone_capture(inputs)
@@ -58,7 +58,7 @@ def _show(args: argparse.Namespace, inputs: Any) -> tuple[_Shown, BrokenInput | 
     asked = _measure_here() if args.device == "here" else name_device(args.device) if args.device else None
     trace = inputs.traces[0] if inputs.traces else inputs.lone_capture
     ranks = compare_ranks(inputs.traces) if len(inputs.traces) > 1 else None
-    work = attribute_work(trace.events, inputs.donors)
+    work = attribute_work(trace.events, inputs.donors, paths=bool(args.html))
     summary = summarise_work(work, trace.events, asked)
     trouble = _find_trouble(trace, summary)
     slots = _attribute_slots(trace.events) if summary.device == "cpu" else None
