@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import timeit
 from collections import Counter
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.kernels.build import build_native
+from kernelwright.kernels.candidate import Candidate
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.sandbox.corpus_index import CORPUS, GROUPS, Entry, candidate_of, load_corpus, read_entry
 from kernelwright.sandbox.selftest_problems import (
@@ -139,6 +141,23 @@ def test_the_planted_kernel_does_what_it_says() -> None:
     assert str(PLANTED_STEPS * 3 // 4) in candidate.sources[0].content
     with pytest.raises(ValueError, match="nothing"):
         planted(100)
+
+
+def functions(candidate: Candidate) -> dict[str, str]:
+    """Return what each function of a Python candidate does, without docstrings and annotations."""
+    found = {}
+    for node in ast.parse(candidate.sources[0].content).body:
+        if isinstance(node, ast.FunctionDef):
+            body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+            names = [arg.arg for arg in node.args.args]
+            found[node.name] = f"{names} {[ast.dump(statement) for statement in body]}"
+    return found
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.name.endswith("_copy")], ids=lambda e: e.name)
+def test_a_copy_is_its_incumbent_statement_by_statement(posed: dict[str, SelftestProblem], entry: Entry) -> None:
+    problem = posed[entry.problem].problem
+    assert functions(candidate_of(entry, problem)) == functions(problem.incumbent)
 
 
 def test_the_planted_kernel_takes_twenty_milliseconds_here() -> None:
