@@ -73,7 +73,7 @@ class EventColumns:
         self._names, self._categories, self._collectives = _Ids[str](), _Ids[str](), _Ids[str]()
         self._lanes, self._streams, self._inputs = _Ids[Lane](), _Ids[Lane](), _Ids[bytes]()
         self._counts = np.zeros(0, np.int64)
-        for name in (_FRAME, *_DEVICE_WORK):
+        for name in (_FRAME, *_DEVICE_WORK):  # frames are number 0, device work comes next
             self._categories[name]
         self._frames = {name: _Column(dtype) for name, dtype in _FRAME_COLUMNS.items()}
         self._rows = {name: _Column(dtype) for name, dtype in _ROW_COLUMNS.items()}
@@ -110,7 +110,7 @@ class EventColumns:
             "lane": _lookup(self._lanes, list(zip([e.pid for e in events], [e.tid for e in events], strict=True))),
             "ts": ts, "dur": dur,
         }  # fmt: skip
-        is_row = categories != self._categories[_FRAME]
+        is_row = categories != 0
         _put(self._frames, ~is_row, **common)
         _put(self._rows, is_row, **common, category=categories)
         self._add_arguments(list(compress(events, is_row.tolist())), categories[is_row])
@@ -129,7 +129,7 @@ class EventColumns:
             [self._names[name] if name else -1 for name in kernels] if any(kernels) else np.full(len(args), -1)
         )
         columns["inputs"].add([self._inputs[_inputs(a)] if a.dims is not NO_RAW else -1 for a in args])
-        work = np.flatnonzero(np.isin(categories, [self._categories[name] for name in _DEVICE_WORK]))
+        work = np.flatnonzero((categories > 0) & (categories <= len(_DEVICE_WORK)))
         stream, graph, size = (np.full(len(rows), default, np.int64) for default in (-1, 0, -1))
         if len(work):
             chosen = [rows[i] for i in work.tolist()]

@@ -67,6 +67,8 @@ class _Known(msgspec.Struct, gc=False, tag_field="cat"):
     """An event of a category known beforehand: its text is no object of its own, and `cat` is the class's."""
 
     cat: ClassVar[str] = ""
+    args: ClassVar[Args] = NO_ARGS
+    """Of those that have none."""
     name: str = ""
     ph: Literal["X", "s", "f", "i", "M", "B", "E", "C", "b", "e", "n", "t"] = "X"
     pid: int | str | None = None

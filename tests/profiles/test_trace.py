@@ -104,6 +104,18 @@ def test_other_exporters_are_read(tmp_path: Path, text: str) -> None:
     assert len(trace) == 1 and not trace.health.cut and not trace.health.dropped
 
 
+def test_an_arrow_that_is_a_whole_event_is_one_without_arguments(tmp_path: Path) -> None:
+    arrow = EVENT | {"cat": "ac2g", "args": {"correlation": 7}}
+    trace = read_trace(write(tmp_path / "t.json", json.dumps({"traceEvents": [arrow, EVENT]})))
+    assert len(trace) == 2 and trace.kinds["ac2g"] == 1
+
+
+def test_events_of_unknown_categories_cost_no_others(tmp_path: Path) -> None:
+    many = [EVENT | {"cat": "new_thing", "name": f"e{i}"} if i % 2 else EVENT for i in range(40_000)]
+    trace = read_trace(write(tmp_path / "t.json", json.dumps({"traceEvents": many})))
+    assert trace.num_events == len(many) == len(trace) and trace.health.unknown_categories == {"new_thing": 20_000}
+
+
 WHOLE = json.dumps({"traceEvents": [EVENT, EVENT]})
 
 
