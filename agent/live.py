@@ -43,7 +43,7 @@ def capture_live(
             say(f"profiling {url}")
             if requests:
                 for number in range(requests):
-                    client.complete(PROMPT, max_tokens=tokens, temperature=0.0)
+                    _ask(client, tokens)
                     say(f"request {number + 1} of {requests} done")
             else:
                 time.sleep(seconds)
@@ -57,6 +57,14 @@ def capture_live(
             "the server does not say where its trace is", "name the folder it writes traces to with --traces FOLDER"
         )
     return _await_files(folder, before, quiet_s)
+
+
+def _ask(client: EngineClient, tokens: int) -> None:
+    """Ask for `tokens` tokens: in a chat, where a model of instructions answers at length; else for a completion."""
+    try:
+        client.chat([{"role": "user", "content": PROMPT}], max_tokens=tokens, temperature=0.0)
+    except EngineFailed:
+        client.complete(PROMPT, max_tokens=tokens, temperature=0.0)
 
 
 def _post(client: EngineClient, path: str, body: dict[str, str]) -> Path | None:

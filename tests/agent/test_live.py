@@ -20,7 +20,9 @@ TRACE = json.dumps({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "t
 
 
 @contextmanager
-def server(folder: Path | None, *, profiles: bool = True, status: int = 200) -> Iterator[tuple[str, list[str]]]:
+def server(
+    folder: Path | None, *, profiles: bool = True, status: int = 200, chats: bool = True
+) -> Iterator[tuple[str, list[str]]]:
     """A stand-in with vLLM's endpoints: it answers /stop_profile with nothing and writes a trace for each rank."""
     asked: list[str] = []
 
@@ -46,6 +48,8 @@ def server(folder: Path | None, *, profiles: bool = True, status: int = 200) -> 
                     for rank in (0, 1):
                         (folder / f"x-rank-{rank}.pt.trace.json").write_text(TRACE)
                 return self.answer("", status)
+            if "chat" in self.path and not chats:
+                return self.answer("{}", 400)
             return self.answer(json.dumps({"choices": [{"text": "x"}]}))
 
     running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -56,12 +60,14 @@ def server(folder: Path | None, *, profiles: bool = True, status: int = 200) -> 
         running.shutdown()
 
 
-def test_new_traces_of_a_server_that_says_nothing_are_found(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chats", [True, False])
+def test_new_traces_of_a_server_that_says_nothing_are_found(tmp_path: Path, chats: bool) -> None:
     (tmp_path / "old.json").write_text(TRACE)
-    with server(tmp_path) as (url, asked):
+    with server(tmp_path, chats=chats) as (url, asked):
         found = capture_live(url, tmp_path, requests=2, tokens=3, quiet_s=0.5)
     assert [path.name for path in found] == ["x-rank-0.pt.trace.json", "x-rank-1.pt.trace.json"]
-    assert asked == ["/start_profile", "/v1/completions", "/v1/completions", "/stop_profile"]
+    one = ["/v1/chat/completions"] if chats else ["/v1/chat/completions", "/v1/completions"]
+    assert asked == ["/start_profile", *one, *one, "/stop_profile"]
 
 
 def test_a_server_that_cannot_profile_says_how_it_would(tmp_path: Path) -> None:
