@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -11,7 +12,7 @@ from kernelwright.profiles.devices import Device
 from kernelwright.profiles.families import OPERATIONS
 
 WIDTH = 1100
-_HUES = {name: round(360 * i / len(OPERATIONS)) for i, name in enumerate(OPERATIONS)}
+_HUES = {name: i * 7 % len(OPERATIONS) / len(OPERATIONS) for i, name in enumerate(OPERATIONS)}
 
 
 class Bar(NamedTuple):
@@ -41,8 +42,13 @@ class Box(NamedTuple):
 def colour(kind: str) -> str:
     """Return the colour of an operation family, the same in every picture."""
     if kind not in _HUES:
-        return f"hsl({sum(kind.encode()) * 37 % 360} 45% 60%)"
-    return "hsl(0 0% 65%)" if kind == "other" else f"hsl({_HUES[kind]} 55% 55%)"
+        return _hex(sum(kind.encode()) * 37 % 360 / 360, 0.6, 0.45)
+    return "#a6a6a6" if kind == "other" else _hex(_HUES[kind], 0.55, 0.55)
+
+
+def _hex(hue: float, lightness: float, saturation: float) -> str:
+    """Return the colour in the form that every viewer of SVG knows."""
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, lightness, saturation))
 
 
 def _svg(height: float, body: Sequence[str], title: str) -> str:
@@ -78,26 +84,28 @@ def draw_bars(bars: Sequence[Bar], unit: str, title: str) -> str:
 
 def draw_roofline(points: Sequence[Point], device: Device, title: str) -> str:
     """Return FLOP/s over FLOPs per byte, both logarithmic, under the roofs of `device`; area is share of time."""
-    peaks = sorted(device.flops_per_s.items(), key=lambda item: item[1])
-    top = max(rate for _, rate in peaks) * 2
+    peaks: dict[float, list[str]] = {}
+    for name, rate in sorted(device.flops_per_s.items(), key=lambda item: item[1]):
+        peaks.setdefault(rate, []).append(name)
+    top = max(peaks) * 2
     low = min([p.rate for p in points] + [top / 1e5]) / 2
     left_i, right_i = min([p.intensity for p in points] + [0.1]) / 2, max([p.intensity for p in points] + [5e3]) * 2
     height, left = 420, 70
 
     def x(intensity: float) -> float:
-        return left + (WIDTH - left - 120) * math.log(intensity / left_i) / math.log(right_i / left_i)
+        return left + (WIDTH - left - 170) * math.log(intensity / left_i) / math.log(right_i / left_i)
 
     def y(rate: float) -> float:
         return 10 + (height - 50) * math.log(top / rate) / math.log(top / low)
 
     body = []
-    for name, peak in peaks:
+    for peak, names in peaks.items():
         corner = min(max(peak / device.memory_bytes_per_s, left_i), right_i)
         slope = max(low / device.memory_bytes_per_s, left_i)
         foot = f"M{x(slope):.1f},{y(slope * device.memory_bytes_per_s):.1f}"
         path = f"{foot} L{x(corner):.1f},{y(peak):.1f} L{x(right_i):.1f},{y(peak):.1f}"
         body.append(f'<path d="{path}" fill="none" stroke="currentColor" stroke-opacity="0.5"/>')
-        body.append(_text(x(right_i) + 4, y(peak) + 4, f"{name} {peak / 1e12:,.0f} TFLOP/s"))
+        body.append(_text(x(right_i) + 4, y(peak) + 4, f"{', '.join(names)} {peak / 1e12:,.0f} TFLOP/s"))
     for p in points:
         r = 3 + 22 * math.sqrt(p.share)
         tip = f"{p.label}: {p.rate / 1e12:,.3f} TFLOP/s at {p.intensity:,.1f} FLOP/B, {p.share:.1%} of the time"
@@ -134,7 +142,7 @@ def draw_flame(paths: Mapping[tuple[str, ...], float], unit: str, title: str) ->
             continue
         x, y = at / total * WIDTH, (deepest - len(path)) * 20
         name = path[-1] if path else "all"
-        fill = f"hsl({20 + sum(name.encode()) % 40} 80% 62%)"
+        fill = _hex((20 + sum(name.encode()) % 40) / 360, 0.62, 0.8)
         body.append(
             _box(
                 x,
@@ -163,5 +171,6 @@ def draw_timeline(boxes: Sequence[Box], unit: str, title: str) -> str:
         body.append(_box(x, 6 + lanes.index(box.lane) * 30, box.length / length * room, 22, colour(box.kind), tip))
     bottom = 18 + 30 * len(lanes)
     for part in range(5):
-        body.append(_text(left + room * part / 4, bottom, f"{length * part / 4:,.2f} {unit}", 'text-anchor="middle"'))
+        anchor = f'text-anchor="{"end" if part == 4 else "middle"}"'
+        body.append(_text(left + room * part / 4, bottom, f"{length * part / 4:,.2f} {unit}", anchor))
     return _svg(bottom + 8, body, title)
