@@ -18,7 +18,7 @@ from kernelwright.profiles.phases import Step
 _BYTES: tuple[tuple[str, float, str], ...] = (
     ("float8|fp8|e4m3|e5m2", 1, "fp8"), ("bfloat16", 2, "bf16"), ("half|float16", 2, "fp16"),
     ("complex<double>", 16, "fp64"), ("complex", 8, "fp32"), ("double|float64", 8, "fp64"),
-    ("float4|fp4|e2m1", 0.5, "fp4"),    ("float", 4, "fp32"), ("long|int64", 8, "int64"), ("short|int16", 2, "int16"),
+    ("float4|fp4|e2m1", 0.5, "fp4"), ("float", 4, "fp32"), ("long|int64", 8, "int64"), ("short|int16", 2, "int16"),
     ("unsigned char|uint8|byte", 1, "uint8"),
     ("signed char|int8|char", 1, "int8"), ("int", 4, "int32"), ("bool", 1, "bool"),
 )  # fmt: skip

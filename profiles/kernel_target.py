@@ -14,14 +14,13 @@ from kernelwright.profiles.headroom import Floors
 from kernelwright.profiles.lines import Lines
 from kernelwright.profiles.rank import MIN_CEILING, MIN_HEADROOM
 
-Reach = Literal["slot", "custom op", "source line", "op", "vendor library", "nothing", "collective"]
+Reach = Literal["custom op", "source line", "op", "vendor library", "nothing", "collective"]
 WORTH: dict[str, float] = {
-    "slot": 1.0, "custom op": 1.0, "source line": 1.0, "op": 0.9, "nothing": 0.7, "vendor library": 0.5,
-    "collective": 0.0,
+    "custom op": 1.0, "source line": 1.0, "op": 0.9, "nothing": 0.7, "vendor library": 0.5, "collective": 0.0,
 }  # fmt: skip
-"""How much of what a kernel could save counts in the order. A slot, an op that vLLM dispatches by name or a line of the
-engine can be replaced as it is; behind a vendor's library stands years of tuning; of a collective only waiting can be
-saved, and by another plan of parallelism."""
+"""How much of what a kernel could save counts in the order. An op that vLLM dispatches by name or a line of the engine
+can be replaced as it is (our own engine's slots are ranked by `rank.py`); behind a vendor's library stand years of
+tuning; of a collective only waiting can be saved, and by another plan of parallelism."""
 _CUSTOM_OP = re.compile(
     r": (?:forward_(?:cuda|hip|native|cpu|xpu|oot)|_forward_impl)$|layers/(?:layernorm|activation)\.py"
 )

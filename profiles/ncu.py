@@ -73,13 +73,16 @@ def read_ncu(text: str) -> tuple[KernelCounters, ...]:
         raise BrokenInput("no header of an Nsight Compute CSV is in this file", REMEDY)
     launches: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     advice: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for row in csv.DictReader(iter(lines[start:])):
-        key = (row.get("ID") or "", row.get("Kernel Name") or "")
-        value = _value(row.get("Metric Value") or "", row.get("Metric Unit") or "")
-        if value is not None and row.get("Metric Name"):
-            launches[key].setdefault(row["Metric Name"], value)
-        if row.get("Rule Description"):
-            advice[key].append(redact(row["Rule Description"]))
+    try:
+        for row in csv.DictReader(iter(lines[start:])):
+            key = (row.get("ID") or "", row.get("Kernel Name") or "")
+            value = _value(row.get("Metric Value") or "", row.get("Metric Unit") or "")
+            if value is not None and row.get("Metric Name"):
+                launches[key].setdefault(row["Metric Name"], value)
+            if row.get("Rule Description"):
+                advice[key].append(redact(row["Rule Description"]))
+    except csv.Error as error:
+        raise BrokenInput(f"a CSV that cannot be read: {error}", REMEDY) from error
     if not launches:
         raise BrokenInput("the Nsight Compute CSV holds no metric", REMEDY)
     return tuple(_counters(name, metrics, advice[i, name]) for (i, name), metrics in launches.items())

@@ -87,8 +87,8 @@ class _Export:
         self._names: dict[int, str] = dict(self._select("StringIds", ("id", "value")))
         for source in _SOURCES:
             for row in self._select(source.prefix, source.columns):
-                if row[0] is None or row[1] is None:
-                    self._drop(f"{source.category} without a start or an end")
+                if not _are_numbers(row, source.columns):
+                    self._drop(f"{source.category} without a start or an end, or with text for a number")
                     continue
                 self._rows.add(self._work(source, row) if "deviceId" in source.columns else self._call(row))
         self._read_ranges()
@@ -127,7 +127,7 @@ class _Export:
             name = text if text is not None else self._names.get(text_id)
             if name is None or kind not in (_PUSH_POP, _START_END, None):
                 continue
-            if start is None or end is None:
+            if not isinstance(start, int) or not isinstance(end, int):
                 self._drop("NVTX range that was still open at the end")
                 continue
             short = _OP_ID.sub("", name)
@@ -142,7 +142,7 @@ class _Export:
         """Graphs traced as a whole hide their kernels: say how many, and for how long."""
         spans = list(self._select("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("start", "end")))
         if spans:
-            total = sum(end - start for start, end in spans if start is not None and end is not None)
+            total = sum(end - start for start, end in spans if isinstance(start, int) and isinstance(end, int))
             self._notes.append(
                 f"{len(spans)} graph replays ({total / 1e6:.3f} ms) were traced as wholes: their kernels are not here. "
                 "Take it again with --cuda-graph-trace=node."
@@ -178,6 +178,14 @@ class _Export:
         cursor = self._database.execute(f'SELECT {columns} FROM "{table}"')
         while rows := cursor.fetchmany(_BATCH):
             yield from rows
+
+
+def _are_numbers(row: tuple[Any, ...], columns: tuple[str, ...]) -> bool:
+    """Return whether start and end are numbers and all else a number or nothing: sqlite keeps any type anywhere."""
+    known = dict(zip(columns, row, strict=True))
+    return all(isinstance(known[name], int) for name in ("start", "end")) and all(
+        value is None or isinstance(value, int) for value in row
+    )
 
 
 def _pid(packed: int | None) -> int:

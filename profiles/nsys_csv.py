@@ -54,7 +54,10 @@ def read_nsys_csv(text: str) -> KernelSums | Events:
     table = _Columns(names, units, len(header))
     # csv.reader joins quoted names over several lines
     rows = csv.reader(iter([text + "\n" for text in lines[number + 1 :]]))
-    return _read_sums(rows, table) if _kind(line) == "sum" else _read_trace(rows, table)
+    try:
+        return _read_sums(rows, table) if _kind(line) == "sum" else _read_trace(rows, table)
+    except csv.Error as error:
+        raise BrokenInput(f"a CSV that cannot be read: {error}", REMEDY) from error
 
 
 def _kind(line: str) -> str | None:

@@ -126,6 +126,21 @@ def test_reports_hold_every_kernel_and_run_nothing(tmp_path: Path, capsys: pytes
     assert "## Targets" in text.read_text() and "k&lt;script>" in text.read_text()
 
 
+@pytest.mark.parametrize("option", ["--html", "--csv", "--markdown"])
+def test_a_report_that_cannot_be_written_is_refused_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    path = write(tmp_path, with_id(LAUNCH, 9), with_id(KERNEL, 9))
+    for out in (tmp_path, tmp_path / "nowhere" / "x"):
+        assert main(["profile", path, option, str(out)]) == 2
+        said = capsys.readouterr()
+        assert "cannot write" in said.err and not said.out
+
+
+def test_options_of_traces_without_one_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "--traces", "/tmp"]) == 2 and "--url" in capsys.readouterr().err
+
+
 def test_two_runs_are_compared_with_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def trace(name: str, us: float, steps: int) -> str:
         folder = tmp_path / name

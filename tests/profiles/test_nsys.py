@@ -103,6 +103,13 @@ def test_what_is_no_export_is_refused_with_a_remedy(tmp_path: Path, fault: str) 
     assert "nsys export" in caught.value.remedy
 
 
+def test_text_where_a_number_belongs_costs_its_row(tmp_path: Path) -> None:
+    rows = ("'soon', 9, 0, 7, 5, 1, 1, 4", "1, 9, 0, 7, 'x', 1, 1, 4")
+    more = tuple(f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES({row})" for row in rows)
+    trace = read_trace(export(tmp_path, more=more))
+    assert measure_device(trace).kernels == 1 and sum(trace.health.dropped.values()) == 3
+
+
 @needs_traces
 def test_a_recorded_export_gives_the_right_numbers() -> None:
     right = json.loads((TRACES / "ANSWERS.json").read_text())["nsys_h100_2gpu.sqlite"]
@@ -153,7 +160,7 @@ def test_a_csv_of_single_kernels_is_a_trace(tmp_path: Path) -> None:
     assert trace.size.tolist() == [-1, 500_000]
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", f"{SUM_2026}\n"])
+@pytest.mark.parametrize("text", ["a,b\n1,2\n", f"{SUM_2026}\n", f"{SUM_2026}\n1,2,3,4,5,6,7,8,{'x' * 140_000}\n"])
 def test_a_csv_without_kernels_is_refused(text: str) -> None:
     with pytest.raises(BrokenInput):
         read_nsys_csv(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import timeit
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from kernelwright.kernels.candidate import Candidate
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.sandbox.corpus_index import CORPUS, GROUPS, Entry, candidate_of, load_corpus, read_entry
 from kernelwright.sandbox.selftest_problems import (
+    PLANTED,
     PLANTED_S,
     PLANTED_STEPS,
     SelftestProblem,
@@ -158,6 +160,12 @@ def functions(candidate: Candidate) -> dict[str, str]:
 def test_a_copy_is_its_incumbent_statement_by_statement(posed: dict[str, SelftestProblem], entry: Entry) -> None:
     problem = posed[entry.problem].problem
     assert functions(candidate_of(entry, problem)) == functions(problem.incumbent)
+
+
+def test_what_is_counted_is_what_the_planted_kernel_does() -> None:
+    counted = ast.parse(inspect.getsource(_walk)).body[0]
+    assert isinstance(counted, ast.FunctionDef) and isinstance(counted.body[2], ast.For)
+    assert ast.unparse(counted.body[2].body) in PLANTED
 
 
 def test_the_planted_kernel_takes_twenty_milliseconds_here() -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from kernelwright.profiles.errors import WrongUse
-from kernelwright.tui.commands.traces import show_traces
+from kernelwright.tui.commands.traces import check_writable, show_traces, write_report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,13 +45,16 @@ def run(args: argparse.Namespace) -> int:
     """Print the profile as a table (or, with --json, as JSON) and write it to --out."""
     if args.threads < 1:
         raise WrongUse("--threads must be above 0", "Give --threads a positive number.")
+    for path in (args.out, args.html, args.csv, args.markdown):
+        check_writable(path)
     if args.url:
         args.files = _capture(args)
     if args.files:
         return show_traces(args)
-    if args.html or args.csv or args.markdown or args.device:
+    if args.html or args.csv or args.markdown or args.device or args.traces:
         raise WrongUse(
-            "--html, --csv, --markdown and --device are for traces", "name the trace: kernelwright profile FILE"
+            "--html, --csv, --markdown, --device and --traces are for traces",
+            "name the trace, kernelwright profile FILE, or a server that runs, --url",
         )
     from kernelwright.agent.profiling import profile_model
     from kernelwright.engine.weights import find_default_model
@@ -59,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
     profile = profile_model(args.model or find_default_model(), args.mix, args.threads)
     if args.out:
-        args.out.write_text(profile.model_dump_json(indent=1), encoding="utf-8")
-        print(f"profile written to {args.out}", file=sys.stderr)
+        write_report(args.out, profile.model_dump_json(indent=1))
     if args.json:
         print(profile.model_dump_json())
         return 0

@@ -8,16 +8,24 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kernelwright.profiles.errors import BrokenInput, CutInput, NoDeviceWork
+from kernelwright.profiles.errors import BrokenInput, CutInput, NoDeviceWork, WrongUse
+
+if TYPE_CHECKING:
+    from kernelwright.profiles.devices import Device
+    from kernelwright.profiles.events import Events
+    from kernelwright.profiles.inputs import Inputs
+    from kernelwright.profiles.ranks import RankTrace
+    from kernelwright.profiles.summary import TraceSummary
+    from kernelwright.profiles.table import Table
 
 WORKING_SET = 256 << 20
 """Bytes read to measure memory bandwidth: more than caches hold."""
 
 
 class _Shown(NamedTuple):
-    tables: list[Any]
+    tables: list[Table]
     record: dict[str, Any]
     html: str
 
@@ -46,7 +54,7 @@ def show_traces(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(args: argparse.Namespace, inputs: Any) -> tuple[_Shown, BrokenInput | None]:
+def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput | None]:
     from kernelwright.profiles.attribution import attribute_work
     from kernelwright.profiles.devices import name_device
     from kernelwright.profiles.headroom import tell_gpu
@@ -57,6 +65,7 @@ def _show(args: argparse.Namespace, inputs: Any) -> tuple[_Shown, BrokenInput | 
 
     asked = _measure_here() if args.device == "here" else name_device(args.device) if args.device else None
     trace = inputs.traces[0] if inputs.traces else inputs.lone_capture
+    assert trace is not None, "there is a trace, or a capture alone"
     ranks = compare_ranks(inputs.traces) if len(inputs.traces) > 1 else None
     work = attribute_work(trace.events, inputs.donors, paths=bool(args.html))
     summary = summarise_work(work, trace.events, asked)
@@ -73,7 +82,7 @@ def _show(args: argparse.Namespace, inputs: Any) -> tuple[_Shown, BrokenInput | 
     return _Shown(tables, record, html), trouble
 
 
-def _measure_here() -> Any:
+def _measure_here() -> Device:
     """Return this machine's processor, measured with as many threads as it has."""
     from kernelwright.profiles.ceilings import measure_ceilings
     from kernelwright.profiles.devices import device_of
@@ -84,7 +93,7 @@ def _measure_here() -> Any:
     )
 
 
-def _find_trouble(trace: Any, summary: Any) -> BrokenInput | None:
+def _find_trouble(trace: RankTrace, summary: TraceSummary) -> BrokenInput | None:
     """Return what the exit code must say of a trace that is shown all the same."""
     devices = trace.events.header.get("deviceProperties")
     wanted_gpu = bool(devices) or bool(trace.events.is_launch.any())
@@ -103,7 +112,7 @@ def _find_trouble(trace: Any, summary: Any) -> BrokenInput | None:
     return None
 
 
-def _show_sums(args: argparse.Namespace, inputs: Any) -> int:
+def _show_sums(args: argparse.Namespace, inputs: Inputs) -> int:
     """Show files that hold sums of kernels or counters, and no times."""
     from kernelwright.profiles.summary_tables import tabulate_counters, tabulate_sums
     from kernelwright.profiles.sums_record import describe_sums
@@ -120,7 +129,6 @@ def _show_sums(args: argparse.Namespace, inputs: Any) -> int:
 
 
 def _write_reports(args: argparse.Namespace, shown: _Shown) -> None:
-    from kernelwright.profiles.errors import WrongUse
     from kernelwright.profiles.report_csv import format_csv
     from kernelwright.profiles.table import format_markdown
 
@@ -133,11 +141,25 @@ def _write_reports(args: argparse.Namespace, shown: _Shown) -> None:
     ]
     for path, text in texts:
         if path is not None:
-            path.write_text(text, encoding="utf-8")
-            print(f"written to {path}", file=sys.stderr)
+            write_report(path, text)
 
 
-def _print(tables: list[Any]) -> None:
+def check_writable(path: Path | None) -> None:
+    """Raise WrongUse when `path` cannot be a report: asked before the work, which may take minutes, not after it."""
+    if path is not None and (path.is_dir() or not os.access(path.absolute().parent, os.W_OK)):
+        raise WrongUse(f"cannot write {path}", "name a file in a folder that is there and yours")
+
+
+def write_report(path: Path, text: str) -> None:
+    """Write `text` to `path` and say so. Raises WrongUse where that fails."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise WrongUse(f"cannot write {path}: {error.strerror}", "name another file") from error
+    print(f"written to {path}", file=sys.stderr)
+
+
+def _print(tables: list[Table]) -> None:
     from kernelwright.profiles.table import print_table
 
     for table in tables:
@@ -149,7 +171,7 @@ def _describe(error: BrokenInput) -> dict[str, str]:
     return {"kind": type(error).__name__, "message": error.message, "remedy": error.remedy}
 
 
-def _attribute_slots(events: Any) -> dict[str, Any] | None:
+def _attribute_slots(events: Events) -> dict[str, Any] | None:
     """Return the time of each slot of our own engine; None where the trace is of another one."""
     from kernelwright.profiles.attribute import attribute, parse_range
 
@@ -163,14 +185,14 @@ def _attribute_slots(events: Any) -> dict[str, Any] | None:
     return {"busy_ns": found.busy_ns, "unattributed_ns": found.unattributed_ns, "slots": rows}
 
 
-def _tabulate_slots(found: dict[str, Any], summary: Any) -> Any:
+def _tabulate_slots(found: dict[str, Any], summary: TraceSummary) -> Table:
     from kernelwright.profiles.summary_tables import describe_health
     from kernelwright.profiles.table import Table, format_percent
 
     busy = found["busy_ns"]
     rows = [
         (
-            slot["definition"], slot["phase"], str(slot["tokens"]), f"{slot['calls']:,}", 
+            slot["definition"], slot["phase"], str(slot["tokens"]), f"{slot['calls']:,}",
             f"{slot['self_ns'] / 1e6:,.3f}", format_percent(slot["self_ns"], busy),
         )
         for slot in found["slots"]
