@@ -64,7 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KernelwrightError as error:
         return _tell(error, args.json)
     except KeyboardInterrupt:
-        return _tell(Interrupted("interrupted", "Run the same command with --resume to go on."), args.json)
+        again = "with --resume to go on" if hasattr(args, "resume") else "again"
+        return _tell(Interrupted("interrupted", f"Run the same command {again}."), args.json)
     except BrokenPipeError:
         # The reader of our stdout has gone (`… | head`); keep the interpreter's own flush from failing again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
