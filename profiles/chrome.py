@@ -150,11 +150,11 @@ class ChromeReader:
     def _read_events(self, sink: Sink) -> None:
         """Hand over events until their list ends; the text then stands behind its `]`."""
         while True:
-            cut = _last_boundary(self._text)
-            if cut:
-                piece, self._text = self._text[:cut], self._text[cut:]
-                taken = sink(piece, False)
-                self._text = piece[taken.until :] + self._text
+            text = self._text
+            end, start = _last_boundary(text)
+            if end:
+                taken = sink(text[:end], False)
+                self._text = text[taken.until if taken.ended or taken.until < end else start :]
                 if taken.ended:
                     return
             if not self._more():
@@ -170,14 +170,16 @@ class ChromeReader:
         self._text = self._text[taken.until :] if taken.ended else b""
 
 
-def _last_boundary(text: bytes) -> int:
-    """Return the index of the `{` behind the last `},` of `text`; 0 where there is none."""
-    at = len(text)
-    while (at := text.rfind(b"{", 0, at)) > 0:
-        before = text[max(0, at - 64) : at].rstrip()
-        if before.endswith(b",") and before[:-1].rstrip().endswith(b"}"):
-            return at
-    return 0
+def _last_boundary(text: bytes) -> tuple[int, int]:
+    """Return the indices behind the last `}` of `text` that a comma and a `{` follow, and of that `{`; 0 for none."""
+    start = len(text)
+    while (start := text.rfind(b"{", 0, start)) > 0:
+        first = max(0, start - 64)
+        before = text[first:start].rstrip()
+        event = before[:-1].rstrip()
+        if before.endswith(b",") and event.endswith(b"}"):
+            return first + len(event), start
+    return 0, 0
 
 
 def split_events(text: bytes) -> list[int]:

@@ -29,6 +29,8 @@ from kernelwright.profiles.redact import redact
 
 EXACT_US = float(1 << 43)
 """Below this a float64 of microseconds with three decimals still rounds to the right nanosecond (102 days)."""
+FINE_US = float(1 << 40)
+"""Below this its product with 1000 does, too: it is off by less than a quarter of a nanosecond (13 days)."""
 MOST_US = 2.0**52
 _DEVICE_WORK = KERNELS | MEMOPS
 _FRAME = "python_function"
@@ -90,10 +92,9 @@ class EventColumns:
             ts, dur = np.array(times, np.int64).reshape(-1, 2).T
         marks = [e.ph for e in events]
         if marks.count("X") < len(marks):
-            self._take_others(events, marks, ts)
-            whole = [mark == "X" for mark in marks]
-            chosen = np.array(whole, np.bool_)
-            events, ts, dur = list(compress(events, whole)), ts[chosen], dur[chosen]
+            whole = np.fromiter(map("X".__eq__, marks), np.bool_, len(marks))
+            self._take_others(list(compress(events, ~whole)), ts[~whole])
+            events, ts, dur = list(compress(events, whole)), ts[whole], dur[whole]
         self._add_whole(events, ts, dur, counted=False)
         return True
 
@@ -107,7 +108,7 @@ class EventColumns:
             categories = self._name_legacy(events, categories)
         common: dict[str, npt.NDArray[Any]] = {
             "name": _lookup(self._names, [e.name for e in events]),
-            "lane": _lookup(self._lanes, list(zip([e.pid for e in events], [e.tid for e in events], strict=True))),
+            "lane": _lookup(self._lanes, [(e.pid, e.tid) for e in events]),
             "ts": ts, "dur": dur,
         }  # fmt: skip
         is_row = categories != 0
@@ -128,7 +129,9 @@ class EventColumns:
         columns["captured"].add(
             [self._names[name] if name else -1 for name in kernels] if any(kernels) else np.full(len(args), -1)
         )
-        columns["inputs"].add([self._inputs[_inputs(a)] if a.dims is not NO_RAW else -1 for a in args])
+        columns["inputs"].add(
+            [self._inputs[b",".join((a.dims, a.types))] if a.dims is not NO_RAW else -1 for a in args]
+        )
         work = np.flatnonzero((categories > 0) & (categories <= len(_DEVICE_WORK)))
         stream, graph, size = (np.full(len(rows), default, np.int64) for default in (-1, 0, -1))
         if len(work):
@@ -146,16 +149,16 @@ class EventColumns:
             else np.full(len(args), -1)
         )
 
-    def _take_others(self, events: list[Event], marks: list[str], ts: Integers) -> None:
+    def _take_others(self, events: list[Event], ts: Integers) -> None:
         """Count what is no complete event; keep the halves of one (`B`, `E`) and the names of processes."""
-        self.kinds.update([e.cat or "None" for e, mark in zip(events, marks, strict=True) if mark != "X"])
-        for mark in ("s", "f"):
-            if count := marks.count(mark):
-                self.flows[mark] += count
-        for i in [i for i, mark in enumerate(marks) if mark in "BEM"]:
-            event = events[i]
+        self.kinds.update([e.cat or "None" for e in events])
+        marks = Counter([e.ph for e in events])
+        self.flows.update({mark: marks[mark] for mark in ("s", "f") if marks[mark]})
+        if marks.keys().isdisjoint("BEM"):
+            return
+        for event, start in zip(events, ts.tolist(), strict=True):
             if event.ph in ("B", "E"):
-                self._open[event.pid, event.tid].append((int(ts[i]), event))
+                self._open[event.pid, event.tid].append((start, event))
             elif event.ph == "M" and event.name == "process_name" and event.args is not NO_ARGS:
                 self.labels[event.pid] = event.args.name
 
@@ -193,7 +196,7 @@ class EventColumns:
         frames, rows = ({name: column.join() for name, column in table.items()} for table in (self._frames, self._rows))
         pool = Pool(
             names=names, categories=tuple(self._categories), streams=tuple(self._streams), lanes=tuple(self._lanes),
-            inputs=tuple(text.decode("utf-8", "replace") for text in self._inputs),
+            inputs=tuple(_describe_inputs(text) for text in self._inputs),
             collectives=tuple(self._collectives),
         )  # fmt: skip
         return Events(
@@ -233,7 +236,10 @@ def _lookup(ids: dict[Any, int], values: list[Any]) -> Indices:
 def _to_ns(microseconds: list[float]) -> Integers | None:
     """Return times in ns, exactly; None where a float64 no longer tells the nanosecond."""
     times = np.array(microseconds, np.float64)
-    whole, size = np.floor(times), np.abs(times)
+    size = np.abs(times)
+    if not len(times) or size.max() < FINE_US:
+        return np.rint(times * 1000.0).astype(np.int64)
+    whole = np.floor(times)
     if not np.all(size < MOST_US):
         return None
     part = times - whole
@@ -242,8 +248,9 @@ def _to_ns(microseconds: list[float]) -> Integers | None:
     return whole.astype(np.int64) * 1000 + np.rint(part * 1000.0).astype(np.int64)
 
 
-def _inputs(args: Any) -> bytes:
-    return b"[" + bytes(args.dims) + b"," + (bytes(args.types) or b"[]") + b"]"
+def _describe_inputs(text: bytes) -> str:
+    """Return `[shapes, types]` as JSON: `text` is both, the types may be missing."""
+    return f"[{text.decode('utf-8', 'replace')}{'[]' if text.endswith(b',') else ''}]"
 
 
 def _collective(args: Any) -> str:

@@ -63,31 +63,21 @@ class Event(msgspec.Struct, gc=False):
     args: Args = NO_ARGS
 
 
-class _Known(msgspec.Struct, gc=False, tag_field="cat"):
-    """An event of a category known beforehand: its text is no object of its own, and `cat` is the class's."""
+Category = Literal[tuple(sorted(KNOWN))]  # type: ignore[valid-type]
+Mark = Literal["X", "s", "f", "i", "M", "B", "E", "C", "b", "e", "n", "t"]
 
-    cat: ClassVar[str] = ""
-    args: ClassVar[Args] = NO_ARGS
-    """Of those that have none."""
+
+class _Known(msgspec.Struct, gc=False):
+    """The same where category and phase are known beforehand: their texts are no new objects; arguments wait."""
+
     name: str = ""
-    ph: Literal["X", "s", "f", "i", "M", "B", "E", "C", "b", "e", "n", "t"] = "X"
+    ph: Mark = "X"
+    cat: Category = ""
     pid: int | str | None = None
     tid: int | str | None = None
     ts: float = 0.0
     dur: float = 0.0
-
-
-def _known(cat: str) -> type[_Known]:
-    """Return the class of the events of a category: frames and arrows have arguments that nobody needs."""
-    fields = [] if cat in FRAMES | ARROWS else [("args", Args, NO_ARGS)]
-    made = msgspec.defstruct(f"Event_{cat}", fields, bases=(_Known,), tag=cat, gc=False, namespace={"cat": cat})
-    return cast(type[_Known], made)
-
-
-@cache
-def _fast_decoder() -> msgspec.json.Decoder[list[Any]]:
-    kinds = tuple(_known(cat) for cat in sorted(KNOWN - {""}))
-    return msgspec.json.Decoder(list[Union[kinds]])  # type: ignore[valid-type]  # noqa: UP007
+    args: Args = NO_ARGS
 
 
 class _Loose(msgspec.Struct, gc=False):
@@ -115,7 +105,7 @@ class Decoder:
         self.repaired: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._columns = columns
-        self._fast = _fast_decoder()
+        self._fast = msgspec.json.Decoder(list[_Known])
         self._plain = msgspec.json.Decoder(list[Event])
         self._balance = PATIENCE
         self._exact = msgspec.json.Decoder(list[_Loose], float_hook=str)
@@ -126,7 +116,7 @@ class Decoder:
         return self._divide(text, final)
 
     def _add(self, text: bytes) -> bool:
-        listed = b"[" + text + b"]"
+        listed = b"".join((b"[", text, b"]"))
         decoders = (self._fast, self._plain) if self._balance > 0 else (self._plain,)
         for decoder in decoders:
             try:

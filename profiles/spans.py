@@ -57,7 +57,7 @@ def innermost(
     """Return for each point the row of the innermost span [start, end) of its lane around it, -1 for none; shape [n].
 
     The innermost is the one that starts last; of those that start at once, the shortest. Spans may cross, as host
-    ranges do. One sweep per lane over the spans that hold a point.
+    ranges do. One pass per lane over the spans that hold a point.
     """
     found = np.full(len(point), -1, np.int64)
     span_order = np.lexsort((-span_end, span_start, span_lane))
@@ -77,23 +77,26 @@ def _sweep(rows: Integers, start: Integers, end: Integers, points: Integers) -> 
     first = np.searchsorted(points, starts, "left")
     holds = first < np.searchsorted(points, ends, "left")
     rows, ends, first = rows[holds], ends[holds], first[holds]
-    found = np.full(len(points), -1, np.int64)
-    if not len(rows):
-        return found
-    pushes, until = first.tolist(), ends.tolist()
-    stack: list[int] = []
-    result = [-1] * len(points)
-    at, count = 0, len(pushes)
-    for i, t in enumerate(points.tolist()):
-        while at < count and pushes[at] <= i:
-            while stack and until[stack[-1]] <= t:
-                stack.pop()
-            stack.append(at)
-            at += 1
-        while stack and until[stack[-1]] <= t:
-            stack.pop()
-        if stack:
-            result[i] = stack[-1]
-    inner = np.array(result, np.int64)
-    found[inner >= 0] = rows[inner[inner >= 0]]
-    return found
+    # the last span that starts at or before each point, or else the nearest before it that ends behind the point
+    at = np.searchsorted(first, np.arange(len(points)), "right") - 1
+    left = _past_end(np.flatnonzero(at >= 0), at, ends, points)
+    outer = _find_outer(ends) if len(left) else at
+    while len(left):
+        at[left] = outer[at[left]]
+        left = _past_end(left[at[left] >= 0], at, ends, points)
+    return np.where(at >= 0, rows[at], -1) if len(rows) else at
+
+
+def _past_end(of: Integers, at: Integers, ends: Integers, points: Integers) -> Integers:
+    """Return those of the points `of` at which their span `at` has ended."""
+    return of[ends[at[of]] <= points[of]]
+
+
+def _find_outer(ends: Integers) -> Integers:
+    """Return for each span the nearest before it that ends later, -1 for none; twice as far with each step."""
+    outer = np.arange(-1, len(ends) - 1)
+    left = np.arange(1, len(ends))
+    while len(left := left[ends[outer[left]] <= ends[left]]):
+        outer[left] = outer[outer[left]]
+        left = left[outer[left] >= 0]
+    return outer
