@@ -2,8 +2,9 @@
 
 Runs `kernelwright profile TRACE --json` and HTA's kernel and temporal breakdown (its default reader, one rank) in
 turns, each in a process of its own, and compares CPU seconds (user and system) and peak resident memory as the kernel
-counts them. PYTHON is an interpreter of an environment with HolisticTraceAnalysis and pandas below 3; without it only
-ours is measured. With several traces, growth is told: CPU seconds for each million of events.
+counts them. Both run as they do for a user, with byte code cached: a first round does not count. PYTHON is an
+interpreter of an environment with HolisticTraceAnalysis and pandas below 3; without it only ours is measured. With
+several traces, growth is told: CPU seconds for each million of events.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ class Cost(NamedTuple):
 
 def measure(command: list[str], output: Path) -> Cost:
     """Run `command` with its stdout in `output` and return what it took. Raises RuntimeError when it fails."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with output.open("wb") as out, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(command, stdout=out, stderr=errors)
+        process = subprocess.Popen(command, stdout=out, stderr=errors, env=env)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
@@ -51,10 +53,11 @@ def compare(trace: Path, hta: str | None, rounds: int, folder: Path) -> dict[str
     mine = [sys.executable, "-m", "kernelwright.tui", "profile", str(trace), "--json"]
     ours: list[Cost] = []
     theirs: list[Cost] = []
-    for _ in range(rounds):
+    for _ in range(1 + rounds):
         ours.append(measure(mine, folder / "ours"))
         if hta:
             theirs.append(measure([hta, "-c", HTA, str(trace), str(folder)], folder / "theirs"))
+    ours, theirs = ours[1:], theirs[1:]
     told = json.loads((folder / "ours").read_text().splitlines()[-1])
     row: dict[str, object] = {"trace": trace.name, "events": told["events"], "kernels": told["kernels"], "n": rounds}
     for name, costs in (("ours", ours), ("hta", theirs)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -24,7 +25,7 @@ BEFORE = "before the window"
 """Phase of work whose launch is not in the trace: it was launched before the profiler began, or the record is lost."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Work:
     """The work of a trace, one entry per kernel (on a GPU) or op (on a CPU), in the order of the table."""
 
@@ -32,17 +33,18 @@ class Work:
     """As read; for a CPU the durations of ops are their self times."""
     origin: Origin
     lines: Lines
+    phase: Indices
+    """One per entry: an index into `phases`."""
     phases: tuple[str, ...]
-    """One per entry."""
     graphs: GraphTime
     device: DeviceKind
 
-    @property
+    @cached_property
     def ns(self) -> Integers:
         """Time of each entry, ns."""
         return self.events.dur[self.origin.work]
 
-    @property
+    @cached_property
     def names(self) -> Indices:
         """Name of each entry, an index into `events.pool.names`."""
         return self.events.name[self.origin.work]
@@ -74,7 +76,7 @@ def attribute_work(events: Events, donors: Sequence[Donor] = (), paths: bool = F
         lines = name_lines(events, origin, paths)
         own_donors = [donor for donor in (capture_donor(events), eager_donor(events, origin, lines)) if donor]
         lines, graphs = join_graphs(events, origin, lines, [*donors, *own_donors])
-    return Work(events, origin, lines, tuple(name_phases(events, origin, device)), graphs, device)
+    return Work(events, origin, lines, *name_phases(events, origin, device), graphs, device)
 
 
 def tell_device(events: Events) -> DeviceKind:
@@ -87,17 +89,21 @@ def tell_device(events: Events) -> DeviceKind:
     return "cuda" if any(name.startswith("cu") for name in names) else "gpu"
 
 
-def name_phases(events: Events, origin: Origin, device: DeviceKind) -> list[str]:
-    """Return the phase of each entry; where no range names one, the repeated sequence it is of."""
+def name_phases(events: Events, origin: Origin, device: DeviceKind) -> tuple[Indices, tuple[str, ...]]:
+    """Return the phase of each entry, an index into the names of phases, and those.
+
+    Where no range names a phase, it is the repeated sequence that the entry is of.
+    """
     steps = [parse_step(name) for name in events.pool.names]
-    words = []
-    for launch, step in zip(origin.launch.tolist(), origin.step.tolist(), strict=True):
-        named = steps[events.name[step]] if step >= 0 else None
-        words.append(BEFORE if launch < 0 else named.phase if named else NO_PHASE)
-    if device != "cpu" and len(words) and not any(steps):
+    words = {BEFORE: 0, NO_PHASE: 1}
+    named = [words.setdefault(step.phase, len(words)) if step else 1 for step in steps]
+    phase = np.full(len(origin.work), words[NO_PHASE], np.int32)
+    inside = origin.step >= 0
+    phase[inside] = np.array(named, np.int32)[events.name[origin.step[inside]]]
+    phase[origin.launch < 0] = words[BEFORE]
+    if device != "cpu" and len(phase) and not any(steps):
         order = np.argsort(events.ts[origin.work], kind="stable")
-        for entry, label in zip(
-            order.tolist(), find_sequences(events.name[origin.work][order].astype(np.int64)), strict=True
-        ):
-            words[entry] = label if label != NO_PHASE else words[entry]
-    return words
+        found = find_sequences(events.name[origin.work][order].astype(np.int64))
+        labels = np.array([words.setdefault(label, len(words)) for label in found], np.int32)
+        phase[order] = np.where(labels == words[NO_PHASE], phase[order], labels)
+    return phase, tuple(words)

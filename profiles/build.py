@@ -15,7 +15,7 @@ from kernelwright.profiles.profile import Ceilings, Machine, Phase, Profile, Slo
 from kernelwright.profiles.trace import read_trace
 
 
-class SlotCost(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class SlotCost(BaseModel, frozen=True, extra="forbid"):
     """Least work of one call of a slot at one step bucket."""
 
     definition: str
@@ -26,7 +26,7 @@ class SlotCost(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=
     """Only for definitions whose cost differs between the phases at the same number of tokens; None means both."""
 
 
-class ProfileContext(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class ProfileContext(BaseModel, frozen=True, extra="forbid"):
     """What a trace does not say about the engine it was taken from."""
 
     engine: str

@@ -15,7 +15,7 @@ from kernelwright.profiles.jsontext import BOUNDARY, end_of_value, skip_space
 from kernelwright.profiles.redact import redact
 from kernelwright.profiles.stream import UTF8_BOM, ByteStream
 
-PIECE_BYTES = 256 << 10
+PIECE_BYTES = 120 << 10
 """Small enough that what is decoded from a piece stays in a processor's cache."""
 MOST_BLOCK_BYTES = 256 << 20
 """A value of the header, or a single event, above this is no trace of ours."""

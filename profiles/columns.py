@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from itertools import compress
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kernelwright.profiles.decode import NO_ARGS, NO_RAW, Event
+from kernelwright.profiles.decode import NO_ARGS, NO_RAW, Args, Event
 from kernelwright.profiles.events import (
     KERNELS,
     KNOWN,
@@ -19,7 +19,6 @@ from kernelwright.profiles.events import (
     Events,
     Flags,
     Frames,
-    Indices,
     Integers,
     Lane,
     Pool,
@@ -37,6 +36,8 @@ _FRAME = "python_function"
 _LEGACY: dict[int | str | None, str] = {"CUDA functions": "kernel", "CPU functions": "cpu_op"}
 """Processes of the autograd profiler before Kineto, whose events had no category."""
 
+BATCH = 1 << 15
+
 Times = list[tuple[int, int]]
 T = TypeVar("T", bound=Hashable)
 
@@ -50,13 +51,20 @@ class _Ids(dict[T, int], Generic[T]):
 
 
 class _Column:
-    """Chunks of one column, joined at the end."""
+    """One column: values of the running batch in a list, those before it in arrays."""
 
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._dtype, self._chunks = np.dtype(dtype), list[npt.NDArray[Any]]()
+        self.batch: list[Any] = []
 
-    def add(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
-        self._chunks.append(np.asarray(values, self._dtype))
+    def close_batch(self) -> npt.NDArray[Any]:
+        """Return the batch as an array and begin the next one."""
+        values = np.array(self.batch, self._dtype)
+        self.batch.clear()
+        return values
+
+    def add(self, values: npt.NDArray[Any]) -> None:
+        self._chunks.append(values)
 
     def join(self) -> npt.NDArray[Any]:
         joined = np.concatenate(self._chunks) if self._chunks else np.zeros(0, self._dtype)
@@ -65,7 +73,11 @@ class _Column:
 
 
 class EventColumns:
-    """Builds an `Events`; `add` takes pieces in the order of the file, `finish` joins them."""
+    """Builds an `Events`; `add` takes pieces in the order of the file, `finish` joins them.
+
+    Events are taken apart piece by piece, while they are in a processor's cache, into lists of numbers, and those
+    become arrays batch by batch.
+    """
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
@@ -74,11 +86,11 @@ class EventColumns:
         self.labels: dict[int | str | None, str] = {}
         self._names, self._categories, self._collectives = _Ids[str](), _Ids[str](), _Ids[str]()
         self._lanes, self._streams, self._inputs = _Ids[Lane](), _Ids[Lane](), _Ids[bytes]()
-        self._counts = np.zeros(0, np.int64)
         for name in (_FRAME, *_DEVICE_WORK):  # frames are number 0, device work comes next
             self._categories[name]
         self._frames = {name: _Column(dtype) for name, dtype in _FRAME_COLUMNS.items()}
         self._rows = {name: _Column(dtype) for name, dtype in _ROW_COLUMNS.items()}
+        self._times: list[tuple[Integers, Integers]] = []
         self._open: dict[Lane, list[tuple[int, Event]]] = defaultdict(list)
 
     def add(self, events: list[Event], times: Times | None = None) -> bool:
@@ -95,59 +107,69 @@ class EventColumns:
             whole = np.fromiter(map("X".__eq__, marks), np.bool_, len(marks))
             self._take_others(list(compress(events, ~whole)), ts[~whole])
             events, ts, dur = list(compress(events, whole)), ts[whole], dur[whole]
-        self._add_whole(events, ts, dur, counted=False)
+        self._take_whole(events, ts, dur)
+        if len(self._rows["name"].batch) >= BATCH:
+            self._close_batch()
         return True
 
-    def _add_whole(self, events: list[Event], ts: Integers, dur: Integers, counted: bool) -> None:
-        categories = _lookup(self._categories, [e.cat for e in events])
-        if not counted:
-            counts = np.bincount(categories, minlength=len(self._counts))
-            counts[: len(self._counts)] += self._counts
-            self._counts = counts
+    def _take_whole(self, events: list[Event], ts: Integers, dur: Integers) -> None:
+        batch = {name: column.batch for name, column in self._rows.items()}
+        kinds = [e.cat for e in events]
+        batch["category"] += map(self._categories.__getitem__, kinds)
         if "" in self._categories:
-            categories = self._name_legacy(events, categories)
-        common: dict[str, npt.NDArray[Any]] = {
-            "name": _lookup(self._names, [e.name for e in events]),
-            "lane": _lookup(self._lanes, [(e.pid, e.tid) for e in events]),
-            "ts": ts, "dur": dur,
-        }  # fmt: skip
+            kinds = self._name_legacy(events)
+        batch["name"] += map(self._names.__getitem__, [e.name for e in events])
+        lanes = self._lanes
+        batch["lane"] += [lanes[e.pid, e.tid] for e in events]
+        self._times.append((ts, dur))
+        self._take_arguments([e.args for e in compress(events, map(_FRAME.__ne__, kinds))])
+        self._take_work(list(compress(events, map(_DEVICE_WORK.__contains__, kinds))))
+
+    def _name_legacy(self, events: list[Event]) -> list[str]:
+        """Tell work by its process where events have no category; they are counted as what they are."""
+        named = [e.cat or _LEGACY.get(e.pid, "") for e in events]
+        self._rows["category"].batch[len(self._rows["name"].batch) :] = map(self._categories.__getitem__, named)
+        for event, kind in zip(events, named, strict=True):
+            if event.cat != kind:
+                self.kinds.update({"None": 1, kind: -1})
+        return named
+
+    def _take_arguments(self, args: list[Args]) -> None:
+        batch = {name: column.batch for name, column in self._rows.items()}
+        batch["correlation"] += [a.correlation for a in args]
+        batch["external"] += [a.external or a.old_external for a in args]
+        names, inputs = self._names, self._inputs
+        batch["captured"] += [names[a.kernel] if a.kernel else -1 for a in args]
+        batch["inputs"] += [inputs[b",".join((a.dims, a.types))] if a.dims is not NO_RAW else -1 for a in args]
+        batch["collective"] += [self._collectives[_collective(a)] if a.collective else -1 for a in args]
+
+    def _take_work(self, work: list[Event]) -> None:
+        batch, streams = {name: column.batch for name, column in self._rows.items()}, self._streams
+        batch["stream"] += [streams[e.pid, e.tid if e.args.stream is None else e.args.stream] for e in work]
+        batch["graph"] += [e.args.graph for e in work]
+        batch["size"] += [e.args.bytes for e in work]
+
+    def _close_batch(self, counted: bool = False) -> None:
+        """Make the lists of the batch arrays; `counted`: its events are in `kinds` already."""
+        ts, dur = (np.concatenate(times) for times in zip(*self._times, strict=True)) if self._times else _NO_TIMES
+        self._times.clear()
+        values = {name: column.close_batch() for name, column in self._rows.items() if column.batch}
+        categories = values.pop("category", np.zeros(0, np.int32))
+        if not counted:
+            for name, count in zip(self._categories, np.bincount(categories).tolist(), strict=False):
+                self.kinds[name or "None"] += count
+        common = {name: values.pop(name, np.zeros(0, np.int32)) for name in ("name", "lane")}
         is_row = categories != 0
-        _put(self._frames, ~is_row, **common)
-        _put(self._rows, is_row, **common, category=categories)
-        self._add_arguments(list(compress(events, is_row.tolist())), categories[is_row])
-
-    def _name_legacy(self, events: list[Event], categories: Indices) -> Indices:
-        """Tell work by its process where events have no category."""
-        named = [self._categories[e.cat or _LEGACY.get(e.pid, "")] for e in events]
-        return np.array(named, np.int32) if len(named) else categories
-
-    def _add_arguments(self, rows: list[Event], categories: Indices) -> None:
-        args, columns = [e.args for e in rows], self._rows
-        columns["correlation"].add([a.correlation for a in args])
-        columns["external"].add([a.external or a.old_external for a in args])
-        kernels = [a.kernel for a in args]
-        columns["captured"].add(
-            [self._names[name] if name else -1 for name in kernels] if any(kernels) else np.full(len(args), -1)
-        )
-        columns["inputs"].add(
-            [self._inputs[b",".join((a.dims, a.types))] if a.dims is not NO_RAW else -1 for a in args]
-        )
-        work = np.flatnonzero((categories > 0) & (categories <= len(_DEVICE_WORK)))
-        stream, graph, size = (np.full(len(rows), default, np.int64) for default in (-1, 0, -1))
-        if len(work):
-            chosen = [rows[i] for i in work.tolist()]
-            tracks = [(e.pid, e.tid if e.args.stream is None else e.args.stream) for e in chosen]
-            stream[work] = _lookup(self._streams, tracks)
-            graph[work], size[work] = [e.args.graph for e in chosen], [e.args.bytes for e in chosen]
-        columns["stream"].add(stream)
-        columns["graph"].add(graph)
-        columns["size"].add(size)
-        moved = [a.collective for a in args] if len(work) else []
-        columns["collective"].add(
-            [self._collectives[_collective(a)] if a.collective else -1 for a in args]
-            if any(moved)
-            else np.full(len(args), -1)
-        )
+        _put(self._frames, ~is_row, **common, ts=ts, dur=dur)
+        _put(self._rows, is_row, **common, ts=ts, dur=dur, category=categories)
+        kinds = categories[is_row]
+        is_work = (kinds > 0) & (kinds <= len(_DEVICE_WORK))
+        for name, default in _OF_WORK.items():
+            column = np.full(len(kinds), default, _ROW_COLUMNS[name])
+            column[is_work] = values.pop(name, 0)
+            self._rows[name].add(column)
+        for name, column in values.items():
+            self._rows[name].add(column)
 
     def _take_others(self, events: list[Event], ts: Integers) -> None:
         """Count what is no complete event; keep the halves of one (`B`, `E`) and the names of processes."""
@@ -181,16 +203,15 @@ class EventColumns:
         if whole:
             events = [event for event, *_ in whole]
             ts, dur = np.array([times for _, *times in whole], np.int64).T
-            self._add_whole(events, ts, dur, counted=True)
+            self._take_whole(events, ts, dur)
+            self._close_batch(counted=True)
         return alone
 
     def finish(self, header: dict[str, object], health: Health) -> Events:
         """Return the table; names are redacted here, each distinct one once."""
+        self._close_batch()
         alone = self._pair()
         notes = (f"{alone} begin or end events have no partner; they were left out.",) if alone else ()
-        for name, count in zip(self._categories, self._counts.tolist(), strict=False):
-            if count:
-                self.kinds[name or "None"] += count
         names, redacted = _redact_all(self._names)
         unknown = {name: n for name, n in self.kinds.items() if name not in KNOWN and name != "None"}
         frames, rows = ({name: column.join() for name, column in table.items()} for table in (self._frames, self._rows))
@@ -205,7 +226,7 @@ class EventColumns:
             frames=Frames(**frames),
             header=header,
             labels={pid: redact(label) for pid, label in self.labels.items()},
-            kinds=dict(self.kinds.most_common()),
+            kinds={name: n for name, n in self.kinds.most_common() if n},
             flows=dict(self.flows),
             health=health.model_copy(
                 update={"unknown_categories": unknown, "redacted": redacted, "notes": (*health.notes, *notes)}
@@ -220,17 +241,14 @@ _ROW_COLUMNS: dict[str, npt.DTypeLike] = _FRAME_COLUMNS | {
 }  # fmt: skip
 
 
+_OF_WORK = {"stream": -1, "graph": 0, "size": -1}
+"""What only device work has, and what stands there for other rows."""
+_NO_TIMES = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
 def _put(columns: dict[str, _Column], chosen: Flags, **values: npt.NDArray[Any]) -> None:
     for name, column in values.items():
         columns[name].add(column[chosen])
-
-
-def _lookup(ids: dict[Any, int], values: list[Any]) -> Indices:
-    """Return the numbers of `values`, giving new ones to those not seen before."""
-    try:
-        return np.fromiter(map(ids.get, values), np.int32, len(values))  # type: ignore[arg-type]
-    except TypeError:  # a None: at least one is new
-        return np.fromiter((ids[value] for value in values), np.int32, len(values))
 
 
 def _to_ns(microseconds: list[float]) -> Integers | None:

@@ -16,7 +16,7 @@ _HASH = re.compile(r"\b[0-9a-f]{8,}\b|(?<=_)[0-9a-f]{16,}")
 _NUMBER = re.compile(r"(?<=[a-z])_\d+$")
 
 
-class Row(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Row(BaseModel, frozen=True, extra="forbid"):
     name: str
     before_count: int
     after_count: int
@@ -30,7 +30,7 @@ class Row(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True)
         return self.after_ns - self.before_ns
 
 
-class Comparison(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Comparison(BaseModel, frozen=True, extra="forbid"):
     schema_version: Literal[1] = 1
     per: Literal["step", "trace"]
     """What times are of."""

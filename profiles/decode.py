@@ -6,13 +6,12 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from fractions import Fraction
-from functools import cache
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Union, cast
+from typing import Annotated, Any, Literal, Protocol, cast
 
 import msgspec
 
 from kernelwright.profiles.chrome import Taken, split_events
-from kernelwright.profiles.events import ARROWS, FRAMES, KNOWN
+from kernelwright.profiles.events import KNOWN
 from kernelwright.profiles.jsontext import Repair, end_of_value, repair, skip_space
 
 FEW_EVENTS = 16
@@ -63,7 +62,6 @@ class Event(msgspec.Struct, gc=False):
     args: Args = NO_ARGS
 
 
-Category = Literal[tuple(sorted(KNOWN))]  # type: ignore[valid-type]
 Mark = Literal["X", "s", "f", "i", "M", "B", "E", "C", "b", "e", "n", "t"]
 
 
@@ -72,7 +70,7 @@ class _Known(msgspec.Struct, gc=False):
 
     name: str = ""
     ph: Mark = "X"
-    cat: Category = ""
+    cat: Literal[tuple(sorted(KNOWN))] = ""  # type: ignore[valid-type]
     pid: int | str | None = None
     tid: int | str | None = None
     ts: float = 0.0
@@ -105,7 +103,7 @@ class Decoder:
         self.repaired: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
         self._columns = columns
-        self._fast = msgspec.json.Decoder(list[_Known])
+        self._fast = cast("msgspec.json.Decoder[list[Event]]", msgspec.json.Decoder(list[_Known]))
         self._plain = msgspec.json.Decoder(list[Event])
         self._balance = PATIENCE
         self._exact = msgspec.json.Decoder(list[_Loose], float_hook=str)

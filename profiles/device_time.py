@@ -15,13 +15,13 @@ OVERFLOW = 10
 """A kernel that holds the whole next kernel of its stream and lasts this many times longer runs over its true end."""
 
 
-class KernelTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class KernelTime(BaseModel, frozen=True, extra="forbid"):
     name: str
     count: int
     ns: int
 
 
-class OneDevice(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class OneDevice(BaseModel, frozen=True, extra="forbid"):
     """The same numbers of one of several devices."""
 
     kernels: int
@@ -31,7 +31,7 @@ class OneDevice(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings
     idle_fraction: float | None
 
 
-class DeviceTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class DeviceTime(BaseModel, frozen=True, extra="forbid"):
     """Sums over all device work of the file. Kernels without a time (`Health`) are in none of them."""
 
     kernels: int

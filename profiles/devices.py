@@ -11,7 +11,7 @@ from kernelwright.profiles.errors import WrongUse
 from kernelwright.profiles.profile import Ceilings
 
 
-class Device(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Device(BaseModel, frozen=True, extra="forbid"):
     """Peaks of one device as drivers count them: half of a module that they show as two."""
 
     name: str

@@ -6,20 +6,20 @@ import numpy as np
 from pydantic import BaseModel
 
 from kernelwright.profiles.device_time import sound_kernels
-from kernelwright.profiles.events import Events
+from kernelwright.profiles.events import Events, Integers
 
 EDGES_US = (1, 2, 5, 10, 20, 50, 100, 1000, 10000)
 MOST_GAPS = 10
 
 
-class GapBucket(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class GapBucket(BaseModel, frozen=True, extra="forbid"):
     below_us: int | None
     """Upper end; None: without one."""
     count: int
     ns: int
 
 
-class Gap(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Gap(BaseModel, frozen=True, extra="forbid"):
     ns: int
     at_ns: int
     """When it begins, from the first work on."""
@@ -30,7 +30,7 @@ class Gap(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True)
     """Whether the work behind it was launched only within it: the host was late. None: its launch is unknown."""
 
 
-class Gaps(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Gaps(BaseModel, frozen=True, extra="forbid"):
     count: int
     ns: int
     late_ns: int
@@ -39,8 +39,8 @@ class Gaps(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True
     longest: tuple[Gap, ...]
 
 
-def find_gaps(events: Events, launch_of: dict[int, int]) -> Gaps:
-    """Return the gaps in the union of all device work; `launch_of` gives the launch row of a kernel row."""
+def find_gaps(events: Events, launch_of: Integers) -> Gaps:
+    """Return the gaps in the union of all device work; `launch_of` gives the launch of each row, -1 for none."""
     rows = np.flatnonzero(sound_kernels(events) | (events.is_memop & (events.dur >= 0)))
     rows = rows[np.argsort(events.ts[rows], kind="stable")]
     if len(rows) < 2:
@@ -51,13 +51,13 @@ def find_gaps(events: Events, launch_of: dict[int, int]) -> Gaps:
     length = start[1:] - reached[:-1]
     at = np.flatnonzero(length > 0)
     ns = length[at]
-    launched = np.array([events.ts[launch_of[r]] if launch_of.get(r, -1) >= 0 else -1 for r in rows[at + 1].tolist()])
-    late = (launched > reached[at]) if len(at) else np.zeros(0, np.bool_)
+    launch = launch_of[rows[at + 1]]
+    late = (launch >= 0) & (events.ts[launch] > reached[at])
     names = events.pool.names
     longest = tuple(
         Gap(
             ns=int(ns[i]), at_ns=int(reached[at[i]] - start[0]), before=names[events.name[rows[last[at[i]]]]],
-            after=names[events.name[rows[at[i] + 1]]], waited_for_launch=bool(late[i]) if launched[i] >= 0 else None,
+            after=names[events.name[rows[at[i] + 1]]], waited_for_launch=bool(late[i]) if launch[i] >= 0 else None,
         )
         for i in np.argsort(-ns, kind="stable")[:MOST_GAPS].tolist()
     )  # fmt: skip

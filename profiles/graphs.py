@@ -25,7 +25,7 @@ LEAST_SHARE = {CAPTURE: 0.5, EAGER: 0.9}
 NAMELESS = -1
 
 
-class GraphTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class GraphTime(BaseModel, frozen=True, extra="forbid"):
     """Kernels launched as parts of graphs, and how many of them were followed to a line."""
 
     launches: int

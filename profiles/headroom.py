@@ -11,14 +11,17 @@ import numpy.typing as npt
 
 from kernelwright.profiles.costs import Cost, least_cost
 from kernelwright.profiles.devices import Device, find_device
-from kernelwright.profiles.events import Events
+from kernelwright.profiles.events import Events, Indices
 from kernelwright.profiles.families import classify
+from kernelwright.profiles.grouping import group_rows
 from kernelwright.profiles.lines import Lines
 from kernelwright.profiles.origin import Origin
 from kernelwright.profiles.phases import parse_step
 
 Floats = npt.NDArray[np.float64]
-MEMORY, COMPUTE, LINK, OVERHEAD = "memory", "compute", "link", "overhead"
+BOUNDS = ("", "memory", "compute", "link", "overhead")
+"""What sets the least time; '' without a model."""
+MEMORY, COMPUTE, LINK, OVERHEAD = range(1, 5)
 LAUNCH_NS = 1_000.0
 """Order of magnitude of a kernel that does nothing: below it the launch, not the work, sets the time."""
 _INTEGERS = {"int64", "int32", "int16", "uint8", "bool"}
@@ -48,8 +51,8 @@ class Floors:
     """Least time: of the op's call, in proportion to the kernels' own times."""
     flops: Floats
     bytes: Floats
-    bound: npt.NDArray[np.str_]
-    """`memory`, `compute`, `link`, `overhead`, or '' without a model."""
+    bound: Indices
+    """Index into BOUNDS."""
     device: Device | None
 
 
@@ -65,12 +68,13 @@ def tell_gpu(events: Events, asked: Device | None = None) -> Device | None:
 def find_floors(events: Events, origin: Origin, lines: Lines, device: Device | None) -> Floors:
     """Return the least time that the ops behind `origin.work` allow on `device`."""
     n = len(lines)
-    floors = Floors(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan), np.full(n, "", "<U8"), device)
+    floors = Floors(np.full(n, np.nan), np.full(n, np.nan), np.full(n, np.nan), np.zeros(n, np.int32), device)
     if device is None or not n:
         return floors
     dur = events.dur[origin.work].astype(np.float64)
-    moves = np.array([classify(name).operation == "collective" for name in events.pool.names], np.bool_)
-    called = np.flatnonzero((lines.call >= 0) & (lines.inputs > 0) & ~moves[events.name[origin.work]])
+    names, name = np.unique(events.name[origin.work], return_inverse=True)
+    moves = np.array([classify(events.pool.names[i]).operation == "collective" for i in names.tolist()], np.bool_)
+    called = np.flatnonzero((lines.call >= 0) & (lines.inputs > 0) & ~moves[name])
     _, first, member = np.unique(lines.call[called], return_index=True, return_inverse=True)
     total = np.bincount(member, weights=dur[called])
     share = np.divide(dur[called], total[member], out=np.zeros(len(called)), where=total[member] > 0)
@@ -78,17 +82,15 @@ def find_floors(events: Events, origin: Origin, lines: Lines, device: Device | N
     """The first kernel of each call: it tells the call's op, shapes and step."""
     tf32 = np.array(["tf32" in name.lower() for name in events.pool.names], np.int64)[events.name[origin.work[leads]]]
     step = np.where(origin.step[leads] >= 0, events.name[origin.step[leads]], -1) if len(events) else leads
-    kinds, kind = np.unique(
-        np.stack([lines.op[leads], lines.inputs[leads], step, tf32], axis=1), axis=0, return_inverse=True
-    )
+    kinds, kind = group_rows(lines.op[leads], lines.inputs[leads], step, tf32)
     costs = [_cost(events, lines, device, *row) for row in kinds.tolist()]
-    each = kind.reshape(-1)[member]
+    each = kind[member]
     known = np.array([cost is not None for cost in costs], np.bool_)[each] if costs else np.zeros(0, np.bool_)
     at, parts, each = called[known], share[known], each[known]
     if len(at):
         ns, flops, moved = (np.array([cost[i] if cost else 0.0 for cost in costs]) for i in range(3))
         floors.ns[at], floors.flops[at], floors.bytes[at] = ns[each] * parts, flops[each] * parts, moved[each] * parts
-        floors.bound[at] = np.array([cost[3] if cost else "" for cost in costs])[each]
+        floors.bound[at] = np.array([cost[3] if cost else 0 for cost in costs])[each]
     _add_collectives(events, origin, device, floors)
     small = floors.ns < np.minimum(LAUNCH_NS, dur)
     if events.is_kernel.any():  # a call of a CPU costs less than that
@@ -98,7 +100,7 @@ def find_floors(events: Events, origin: Origin, lines: Lines, device: Device | N
 
 def _cost(
     events: Events, lines: Lines, device: Device, op: int, inputs: int, step: int, tf32: int
-) -> tuple[float, float, float, str] | None:
+) -> tuple[float, float, float, int] | None:
     """Return (least ns, operations, bytes, bound) of a call; None without a model."""
     named = parse_step(events.pool.names[step]) if step >= 0 else None
     work = least_cost(lines.texts[op], lines.texts[inputs], named)
@@ -108,7 +110,7 @@ def _cost(
     return ns, work.flops, work.bytes, bound
 
 
-def _least_ns(work: Cost, device: Device, tf32: bool) -> tuple[float, str]:
+def _least_ns(work: Cost, device: Device, tf32: bool) -> tuple[float, int]:
     number = "fp32" if work.number in _INTEGERS else work.number
     _, peak = device.peak("tf32" if tf32 and number == "fp32" else number)
     compute, memory = work.flops / peak * 1e9, work.bytes / device.memory_bytes_per_s * 1e9

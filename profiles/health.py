@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 
 
-class Health(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Health(BaseModel, frozen=True, extra="forbid"):
     repaired: Mapping[str, int] = {}
     """Events read after a repair, by kind of fault."""
     dropped: Mapping[str, int] = {}

@@ -88,8 +88,8 @@ def _families(work: Work) -> list[str]:
 
 def _draw_phases(work: Work) -> str:
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for phase, family, ns in zip(work.phases, _families(work), work.ns.tolist(), strict=True):
-        sums[phase][family] += ns / 1e6
+    for phase, family, ns in zip(work.phase.tolist(), _families(work), work.ns.tolist(), strict=True):
+        sums[work.phases[phase]][family] += ns / 1e6
     bars = [
         Bar(phase, tuple(sorted(parts.items(), key=lambda item: -item[1])))
         for phase, parts in sorted(sums.items(), key=lambda item: -sum(item[1].values()))
@@ -126,10 +126,8 @@ def _draw_step(work: Work) -> str:
     if not len(entries):
         entries, name = np.arange(len(steps)), "all of the trace"
     else:
-        longest = max(
-            set(work.phases), key=lambda p: sum(n for n, q in zip(work.ns.tolist(), work.phases, strict=True) if q == p)
-        )
-        mine = entries[np.array([work.phases[e] == longest for e in entries.tolist()], np.bool_)]
+        longest = np.bincount(work.phase, weights=work.ns).argmax()
+        mine = entries[work.phase[entries] == longest]
         mine = mine if len(mine) else entries
         rows, member = np.unique(steps[mine], return_inverse=True)
         lengths = np.bincount(member, weights=work.ns[mine])

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from kernelwright.profiles.attribution import Work
 from kernelwright.profiles.families import VENDOR, Family, Operation, classify
-from kernelwright.profiles.headroom import Floors
-from kernelwright.profiles.lines import Lines
+from kernelwright.profiles.headroom import BOUNDS, Floors
 from kernelwright.profiles.rank import MIN_CEILING, MIN_HEADROOM
 
 Reach = Literal["custom op", "source line", "op", "vendor library", "nothing", "collective"]
@@ -26,7 +25,7 @@ _CUSTOM_OP = re.compile(
 )
 
 
-class KernelTarget(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class KernelTarget(BaseModel, frozen=True, extra="forbid"):
     """All launches of one kernel."""
 
     name: str
@@ -72,9 +71,8 @@ def rank_kernel_targets(work: Work, floors: Floors) -> tuple[KernelTarget, ...]:
     names, member = np.unique(work.names, return_inverse=True)
     order = np.argsort(member, kind="stable")
     bounds = np.searchsorted(member[order], np.arange(len(names) + 1))
-    words = np.array(work.phases, object)
     targets = [
-        _measure(work.events.pool.names[name], order[bounds[i] : bounds[i + 1]], dur, total, work.lines, floors, words)
+        _measure(work, work.events.pool.names[name], order[bounds[i] : bounds[i + 1]], total, floors)
         for i, name in enumerate(names.tolist())
     ]
     return tuple(sorted(targets, key=_key))
@@ -84,10 +82,8 @@ def _key(target: KernelTarget) -> tuple[bool, float, str]:
     return (target.excluded is not None, -WORTH[target.reach] * (1.0 - 1.0 / target.ceiling), target.name)
 
 
-def _measure(
-    name: str, entries: np.ndarray, dur: np.ndarray, total: int, lines: Lines, floors: Floors, phases: np.ndarray
-) -> KernelTarget:
-    time = dur[entries]
+def _measure(work: Work, name: str, entries: np.ndarray, total: int, floors: Floors) -> KernelTarget:
+    time, lines = work.ns[entries], work.lines
     ns = int(time.sum())
     source, module, op = (
         _most(column[entries], time, lines.texts) for column in (lines.source, lines.module, lines.op)
@@ -100,12 +96,13 @@ def _measure(
     saved_ns = (ns - modelled_ns) + (max(modelled_ns - least, 0.0) if least is not None else 0.0)
     ceiling = total / max(total - saved_ns, 1.0) if total else 1.0
     reach = _reach(family, source, op)
-    bounds = floors.bound[entries][modelled]
+    phase = work.phases[_largest(work.phase[entries], time)]
+    bound = BOUNDS[_largest(floors.bound[entries], np.nan_to_num(floors.ns[entries]))]
     return KernelTarget(
         name=name, operation=family.operation, library=family.library, count=len(entries), ns=ns,
-        share=ns / total if total else 0.0, phase=_most_of(phases[entries], time), source=source, module=module, op=op,
+        share=ns / total if total else 0.0, phase=phase, source=source, module=module, op=op,
         least_ns=least, modelled_ns=modelled_ns, flops=_sum(floors.flops[entries]), bytes=_sum(floors.bytes[entries]),
-        bound=_most_of(bounds, floors.ns[entries][modelled]),
+        bound=bound,
         headroom=headroom, ceiling=ceiling, reach=reach, excluded=_exclude(reach, headroom, modelled_ns == ns, ceiling),
     )  # fmt: skip
 
@@ -117,17 +114,13 @@ def _sum(values: np.ndarray) -> float | None:
 
 def _most(column: np.ndarray, time: np.ndarray, texts: tuple[str, ...]) -> str:
     """Return the text under which most of `time` falls, a known one if there is any."""
-    sums = np.bincount(column, weights=time) if len(column) else np.zeros(1)
-    sums = sums.copy()
-    sums[0] = -1.0
-    return texts[int(sums.argmax())] if sums.max(initial=-1.0) >= 0 else ""
+    known = column > 0
+    return texts[_largest(column[known], time[known])] if known.any() else ""
 
 
-def _most_of(words: np.ndarray, time: np.ndarray) -> str:
-    sums: dict[str, float] = {}
-    for word, ns in zip(words.tolist(), time.tolist(), strict=True):
-        sums[word] = sums.get(word, 0.0) + ns
-    return max(sums, key=lambda word: sums[word]) if sums else ""
+def _largest(numbers: np.ndarray, time: np.ndarray) -> int:
+    """Return the number on which most of `time` falls; of equal ones the smallest."""
+    return int(np.bincount(numbers, weights=time).argmax())
 
 
 def _reach(family: Family, source: str, op: str) -> Reach:

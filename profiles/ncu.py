@@ -27,7 +27,7 @@ _SCALES = {
 """Into bytes, seconds, Hz; units that are not here stay as they are and are only for show."""
 
 
-class KernelCounters(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class KernelCounters(BaseModel, frozen=True, extra="forbid"):
     """One launch of a kernel under Nsight Compute. None: the metric is not in the file."""
 
     name: str

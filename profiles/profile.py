@@ -13,7 +13,7 @@ from pydantic import BaseModel, model_validator
 Phase = Literal["decode", "prefill"]
 
 
-class SlotTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class SlotTime(BaseModel, frozen=True, extra="forbid"):
     """Time of one slot in one phase at one step bucket."""
 
     definition: str
@@ -29,7 +29,7 @@ class SlotTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=
     """Least floating-point operations of one call; None where there is no model."""
 
 
-class Ceilings(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Ceilings(BaseModel, frozen=True, extra="forbid"):
     """What this machine was measured to reach, with the engine's own thread count."""
 
     dram_bytes_per_s: float
@@ -55,7 +55,7 @@ class Machine(BaseModel, frozen=True, extra="forbid"):
     kernel: str
 
 
-class Profile(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Profile(BaseModel, frozen=True, extra="forbid"):
     schema_version: Literal[1] = 1
     engine: str
     model: str

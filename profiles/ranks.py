@@ -22,7 +22,7 @@ _ONE_SIDED = re.compile(r"broadcast|send(?!recv)|(?<!send)recv|scatter(?!.*reduc
 LEAST_MATCHES = 1
 
 
-class RankTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class RankTime(BaseModel, frozen=True, extra="forbid"):
     rank: int
     file: str
     kernels: int
@@ -40,7 +40,7 @@ class RankTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=
     """This rank's clock minus that of the first rank, by the ends of collectives."""
 
 
-class Ranks(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Ranks(BaseModel, frozen=True, extra="forbid"):
     ranks: tuple[RankTime, ...]
     matched: int
     """Collectives found in every rank."""

@@ -22,7 +22,7 @@ from kernelwright.profiles.spans import union_ns
 from kernelwright.profiles.sums import FamilyTime, PhaseTime, SourceTime, sum_families, sum_phases, sum_sources
 
 
-class CpuTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class CpuTime(BaseModel, frozen=True, extra="forbid"):
     """Work of a CPU: ops, by the time they spend themselves."""
 
     ops: int
@@ -35,7 +35,7 @@ class CpuTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=T
     """Ops by name with their self time, the longest sum first."""
 
 
-class TraceSummary(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class TraceSummary(BaseModel, frozen=True, extra="forbid"):
     schema_version: Literal[2] = 2
     device: DeviceKind
     """Whose work the trace holds; `gpu`: of a vendor that its launches do not tell; `none`: neither kernels nor ops."""
@@ -82,7 +82,8 @@ def summarise_work(work: Work, events: Events, device: Device | None = None) -> 
     gpu = device if work.device in ("cpu", "none") else tell_gpu(events, device)
     floors = find_floors(work.events, work.origin, work.lines, gpu)
     how = np.bincount(work.lines.how, weights=work.ns, minlength=len(HOW)).astype(np.int64).tolist()
-    launch_of = dict(zip(work.origin.work.tolist(), work.origin.launch.tolist(), strict=True))
+    launch_of = np.full(len(events), -1, np.int64)
+    launch_of[work.origin.work] = work.origin.launch
     return TraceSummary(
         device=work.device,
         gpu=gpu.name if gpu else "",

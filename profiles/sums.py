@@ -11,13 +11,14 @@ from pydantic import BaseModel
 from kernelwright.profiles.attribution import BEFORE, NO_PHASE, Work
 from kernelwright.profiles.events import Events, Integers
 from kernelwright.profiles.families import Operation, classify
+from kernelwright.profiles.grouping import group_rows
 from kernelwright.profiles.headroom import Floors
 from kernelwright.profiles.spans import merge
 
 _LAYER = re.compile(r"_\d+$")
 
 
-class PhaseTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class PhaseTime(BaseModel, frozen=True, extra="forbid"):
     steps: int
     """Ranges that name a step of this phase and launched work."""
     kernels: int
@@ -25,7 +26,7 @@ class PhaseTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings
     kernel_ns: int
 
 
-class FamilyTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class FamilyTime(BaseModel, frozen=True, extra="forbid"):
     operation: Operation
     kernels: int
     names: int
@@ -39,7 +40,7 @@ class FamilyTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     """The longest time first."""
 
 
-class SourceTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class SourceTime(BaseModel, frozen=True, extra="forbid"):
     source: str
     """`path(line): function` of the innermost frame that is neither a library's nor a benchmark's; '' if unknown."""
     module: str
@@ -50,11 +51,9 @@ class SourceTime(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
 
 def sum_phases(work: Work) -> dict[str, PhaseTime]:
     """Return work and time of each phase, the longest first."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for entry, phase in enumerate(work.phases):
-        found[phase].append(entry)
     times = {}
-    for phase, entries in found.items():
+    for number in np.unique(work.phase).tolist():
+        phase, entries = work.phases[number], np.flatnonzero(work.phase == number)
         steps = np.unique(work.origin.step[entries])
         times[phase] = PhaseTime(
             steps=0 if phase in (BEFORE, NO_PHASE) else _count_steps(work.events, steps[steps >= 0]),
@@ -73,14 +72,13 @@ def _count_steps(events: Events, ranges: Integers) -> int:
 
 def sum_families(work: Work, floors: Floors) -> tuple[FamilyTime, ...]:
     """Return the time of each operation family, the longest first; `other` is one of them, never left out."""
-    pairs = np.stack([work.names.astype(np.int64), work.lines.op.astype(np.int64)], axis=1)
-    kinds, member = np.unique(pairs, axis=0, return_inverse=True) if len(pairs) else (pairs, np.zeros(0, np.int64))
+    kinds, member = group_rows(work.names, work.lines.op)
     names = work.events.pool.names
     families = [classify(names[name], work.lines.texts[op]) for name, op in kinds.tolist()]
     modelled = ~np.isnan(floors.ns)
     count, ns, known, least = (
-        np.bincount(member.reshape(-1), weights=weights, minlength=len(kinds))
-        for weights in (np.ones(len(pairs)), work.ns, work.ns * modelled, np.nan_to_num(floors.ns))
+        np.bincount(member, weights=weights, minlength=len(kinds))
+        for weights in (None, work.ns, work.ns * modelled, np.nan_to_num(floors.ns))
     )
     rows: dict[Operation, list[int]] = defaultdict(list)
     for i, family in enumerate(families):
@@ -104,16 +102,13 @@ def sum_families(work: Work, floors: Floors) -> tuple[FamilyTime, ...]:
 def sum_sources(work: Work) -> tuple[SourceTime, ...]:
     """Return kernels and time by source line and module, the longest first."""
     texts = work.lines.texts
+    kinds, member = group_rows(work.lines.source, work.lines.module)
+    count, ns = (np.bincount(member, weights=weights, minlength=len(kinds)) for weights in (None, work.ns))
     sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    kinds = {0: ""}
-    for source, module, ns in zip(
-        work.lines.source.tolist(), work.lines.module.tolist(), work.ns.tolist(), strict=True
-    ):
-        if module not in kinds:
-            kinds[module] = _LAYER.sub("", texts[module].removeprefix("nn.Module: "))
-        entry = sums[texts[source], kinds[module]]
-        entry[0] += 1
-        entry[1] += ns
+    for i, (source, module) in enumerate(kinds.tolist()):
+        entry = sums[texts[source], _LAYER.sub("", texts[module].removeprefix("nn.Module: "))]
+        entry[0] += int(count[i])
+        entry[1] += int(ns[i])
     return tuple(
         SourceTime(source=source, module=module, kernels=count, kernel_ns=ns)
         for (source, module), (count, ns) in sorted(sums.items(), key=lambda item: -item[1][1])

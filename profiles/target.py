@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from kernelwright.profiles.profile import Phase
 
 
-class Target(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+class Target(BaseModel, frozen=True, extra="forbid"):
     schema_version: Literal[1] = 1
     profile: str
     """Digest of the Profile it came from."""

@@ -14,7 +14,6 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Any
 
 from kernelwright.profiles.errors import Interrupted, KernelwrightError
@@ -37,12 +36,22 @@ VERBS = {
 }
 
 
+class _ShowVersion(argparse.Action):
+    """Looks the version up only where it is asked for: that reads the metadata of what is installed."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from importlib.metadata import version
+
+        print(f"kernelwright {version('kernelwright')}")
+        parser.exit()
+
+
 def build_parser(verb: str | None) -> argparse.ArgumentParser:
     """Return the parser. Only the module of `verb` is imported, so that `--help` and `doctor` stay fast."""
     parser = argparse.ArgumentParser(
         prog="kernelwright", description="A served model makes its own inference engine faster."
     )
-    parser.add_argument("--version", action="version", version=f"kernelwright {version('kernelwright')}")
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, summary in VERBS.items():
         command = commands.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kernelwright.profiles.devices import Device
     from kernelwright.profiles.events import Events
     from kernelwright.profiles.inputs import Inputs
-    from kernelwright.profiles.ranks import RankTrace
+    from kernelwright.profiles.ranks import Ranks, RankTrace
     from kernelwright.profiles.summary import TraceSummary
     from kernelwright.profiles.table import Table
 
@@ -58,15 +58,13 @@ def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput
     from kernelwright.profiles.attribution import attribute_work
     from kernelwright.profiles.devices import name_device
     from kernelwright.profiles.headroom import tell_gpu
-    from kernelwright.profiles.html import render_html
-    from kernelwright.profiles.ranks import compare_ranks
     from kernelwright.profiles.summary import summarise_work
     from kernelwright.profiles.summary_tables import tabulate_counters, tabulate_ranks, tabulate_summary
 
     asked = _measure_here() if args.device == "here" else name_device(args.device) if args.device else None
     trace = inputs.traces[0] if inputs.traces else inputs.lone_capture
     assert trace is not None, "there is a trace, or a capture alone"
-    ranks = compare_ranks(inputs.traces) if len(inputs.traces) > 1 else None
+    ranks = _compare_ranks(inputs)
     work = attribute_work(trace.events, inputs.donors, paths=bool(args.html))
     summary = summarise_work(work, trace.events, asked)
     trouble = _find_trouble(trace, summary)
@@ -78,8 +76,18 @@ def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput
     record |= {"ranks": ranks.model_dump(mode="json")} if ranks else {}
     record |= {"counters": [c.model_dump(mode="json") for c in inputs.counters]} if inputs.counters else {}
     record |= {"file": trace.file, "captures": inputs.captures, "notes": inputs.notes}
-    html = render_html(trace.file, summary, work, tell_gpu(trace.events, asked), tables, ranks) if args.html else ""
+    if not args.html:
+        return _Shown(tables, record, ""), trouble
+    from kernelwright.profiles.html import render_html
+
+    html = render_html(trace.file, summary, work, tell_gpu(trace.events, asked), tables, ranks)
     return _Shown(tables, record, html), trouble
+
+
+def _compare_ranks(inputs: Inputs) -> Ranks | None:
+    from kernelwright.profiles.ranks import compare_ranks
+
+    return compare_ranks(inputs.traces) if len(inputs.traces) > 1 else None
 
 
 def _measure_here() -> Device:
