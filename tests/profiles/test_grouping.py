@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from kernelwright.profiles.grouping import group_rows
 
 numbers = st.one_of(st.integers(-3, 3), st.integers(-(1 << 62), 1 << 62))
