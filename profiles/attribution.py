@@ -68,8 +68,8 @@ def attribute_work(events: Events, donors: Sequence[Donor] = (), paths: bool = F
         lines = name_lines(events, origin, paths)
         own = events.dur.copy()
         own[rows] = self_times(events, rows)
-        # the least work of an op that calls others is theirs
-        lines = replace(lines, inputs=np.where(own[rows] == events.dur[rows], lines.inputs, 0).astype(np.int32))
+        # where others that it calls take most of an op's time, its least work is theirs
+        lines = replace(lines, inputs=np.where(2 * own[rows] > events.dur[rows], lines.inputs, 0).astype(np.int32))
         events, graphs = replace(events, dur=own), GraphTime.none()
     else:
         origin = trace_back(events, np.flatnonzero(sound_kernels(events)))

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kernelwright.profiles.costs import Cost, least_cost
+from kernelwright.profiles.cost import Cost
+from kernelwright.profiles.costs import least_cost
 from kernelwright.profiles.devices import Device, find_device
 from kernelwright.profiles.events import Events, Indices
 from kernelwright.profiles.families import classify

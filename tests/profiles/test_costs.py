@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.profiles.costs import Cost, least_cost
+from kernelwright.profiles.cost import Cost
+from kernelwright.profiles.costs import least_cost
 from kernelwright.profiles.devices import find_device, name_device
 from kernelwright.profiles.errors import WrongUse
 from kernelwright.profiles.headroom import bytes_moved

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kernelwright.profiles.devices import Device
 from kernelwright.profiles.summary import TraceSummary, summarise
 from kernelwright.profiles.trace import read_trace
 
@@ -107,3 +108,18 @@ def test_the_line_is_the_engine_s_not_the_benchmark_s(tmp_path: Path) -> None:
     ]
     path.write_text(json.dumps({"traceEvents": events}))
     assert summarise(read_trace(path)).targets[0].source == "sglang/srt/layers/moe.py(7): forward"
+
+
+@pytest.mark.parametrize(("nested_us", "modelled"), [(10.0, True), (90.0, False)])
+def test_on_a_cpu_an_op_has_its_least_work_where_it_does_the_work(
+    tmp_path: Path, nested_us: float, modelled: bool
+) -> None:
+    """`onednn_mm` asks for an item; where what it calls takes most of its time, that is where the work is."""
+    dims: dict[str, Any] = {"Input Dims": [[4, 32], [4, 64], [], []], "Input type": [BF16, BF16, "", "long int"]}
+    path = tmp_path / "t.json"
+    events = [event("cpu_op", "_C::onednn_mm", 0, 100, **dims), event("cpu_op", "aten::item", 1, nested_us)]
+    path.write_text(json.dumps({"traceEvents": events}))
+    device = Device(name="a cpu", memory_bytes_per_s=1e10, flops_per_s={"fp32": 1e11}, source="a test")
+    targets = {target.name: target for target in summarise(read_trace(path), device=device).targets}
+    assert (targets["_C::onednn_mm"].headroom is not None) is modelled
+    assert targets["_C::onednn_mm"].ns == (100 - nested_us) * 1000
