@@ -1,22 +1,24 @@
 """Read a CSV of Nsight Compute: what one kernel did and what the device could have done, from hardware counters.
 
-Source of the format: `ncu --csv --page details`, with the columns `Metric Name`, `Metric Unit`, `Metric Value`;
-units are chosen row by row, numbers carry thousands separators, rules stand between metrics.
+Sources of the format: `ncu --csv --page details` with the columns `Metric Name`, `Metric Unit`, `Metric Value`, where
+units are chosen row by row, numbers carry thousands separators and rules stand between metrics; and `--page raw` with
+one row for each launch, one column for each metric, and a second row of units.
 """
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel
 
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.profiles.redact import redact
 
-REMEDY = "name a CSV of `ncu --csv --page details`, with --set full or the section SpeedOfLight_RooflineChart"
+REMEDY = "name a CSV of `ncu --csv --page details` (or raw), with --set full or the section SpeedOfLight_RooflineChart"
 _NEEDED = frozenset({"Kernel Name", "Metric Name", "Metric Unit", "Metric Value"})
+_RAW = frozenset({"ID", "Kernel Name"})
 _SCALES = {
     "": 1.0, "%": 1.0, "inst": 1.0, "cycle": 1.0, "inst/cycle": 1.0, "byte/cycle": 1.0, "byte": 1.0, "byte/block": 1.0,
     "kbyte": 1e3, "mbyte": 1e6, "gbyte": 1e9, "tbyte": 1e12, "byte/s": 1.0, "kbyte/s": 1e3, "mbyte/s": 1e6,
@@ -62,30 +64,65 @@ class KernelCounters(BaseModel, frozen=True, extra="forbid"):
 
 def is_ncu_csv(text: str) -> bool:
     """Return whether the beginning `text` of a file holds a header of Nsight Compute."""
-    return any(set(next(csv.reader([line]), [])) >= _NEEDED for line in text.splitlines()[:200])
+    return _find_header(text.splitlines()) is not None
+
+
+def _find_header(lines: list[str]) -> tuple[int, bool] | None:
+    """Return (the header's line, whether it is of the raw page); ncu may talk before it."""
+    for i, line in enumerate(lines[:200]):
+        names = set(next(csv.reader([line]), []))
+        if names >= _NEEDED:
+            return i, False
+        if names >= _RAW and any("__" in name and "." in name for name in names):
+            return i, True
+    return None
+
+
+_Launch = tuple[str, str]
+"""(id, kernel)"""
 
 
 def read_ncu(text: str) -> tuple[KernelCounters, ...]:
     """Return the counters of each launch in the CSV `text`, in the file's order. Raises BrokenInput without any."""
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
-    start = next((i for i, line in enumerate(lines[:200]) if set(next(csv.reader([line]), [])) >= _NEEDED), None)
-    if start is None:
+    header = _find_header(lines)
+    if header is None:
         raise BrokenInput("no header of an Nsight Compute CSV is in this file", REMEDY)
-    launches: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    advice: dict[tuple[str, str], list[str]] = defaultdict(list)
+    advice: dict[_Launch, list[str]] = defaultdict(list)
+    rows = csv.DictReader(iter(lines[header[0] :]))
     try:
-        for row in csv.DictReader(iter(lines[start:])):
-            key = (row.get("ID") or "", row.get("Kernel Name") or "")
-            value = _value(row.get("Metric Value") or "", row.get("Metric Unit") or "")
-            if value is not None and row.get("Metric Name"):
-                launches[key].setdefault(row["Metric Name"], value)
-            if row.get("Rule Description"):
-                advice[key].append(redact(row["Rule Description"]))
+        launches = _read_raw(rows) if header[1] else _read_details(rows, advice)
     except csv.Error as error:
         raise BrokenInput(f"a CSV that cannot be read: {error}", REMEDY) from error
     if not launches:
         raise BrokenInput("the Nsight Compute CSV holds no metric", REMEDY)
     return tuple(_counters(name, metrics, advice[i, name]) for (i, name), metrics in launches.items())
+
+
+def _read_details(rows: Iterable[dict[str, str]], advice: dict[_Launch, list[str]]) -> dict[_Launch, dict[str, float]]:
+    launches: dict[_Launch, dict[str, float]] = defaultdict(dict)
+    for row in rows:
+        key = (row.get("ID") or "", row.get("Kernel Name") or "")
+        value = _value(row.get("Metric Value") or "", row.get("Metric Unit") or "")
+        if value is not None and row.get("Metric Name"):
+            launches[key].setdefault(row["Metric Name"], value)
+        if row.get("Rule Description"):
+            advice[key].append(redact(row["Rule Description"]))
+    return launches
+
+
+def _read_raw(rows: Iterable[dict[str, str]]) -> dict[_Launch, dict[str, float]]:
+    units: dict[str, str] = {}
+    launches: dict[_Launch, dict[str, float]] = {}
+    for row in rows:
+        if not row.get("ID"):
+            units = units or {name: unit or "" for name, unit in row.items() if isinstance(unit, str)}
+            continue
+        values = {name: _value(text, units.get(name, "")) for name, text in row.items() if isinstance(text, str)}
+        found = {name: value for name, value in values.items() if value is not None and "__" in name}
+        if found:
+            launches[row["ID"], row.get("Kernel Name") or ""] = found
+    return launches
 
 
 def _value(text: str, unit: str) -> float | None:
@@ -110,18 +147,28 @@ def _counters(name: str, metrics: Mapping[str, float], advice: list[str]) -> Ker
         fma = first(
             "Predicated-On FFMA Thread Instructions Executed Per Cycle",
             "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed",
+            "smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_cycle_elapsed",
         )
         ops = None if fma is None else 2 * fma
     for instruction in ("FADD", "FMUL"):
-        single = first(f"Predicated-On {instruction} Thread Instructions Executed Per Cycle")
+        single = first(
+            f"Predicated-On {instruction} Thread Instructions Executed Per Cycle",
+            f"smsp__sass_thread_inst_executed_op_{instruction.lower()}_pred_on.sum.per_cycle_elapsed",
+        )
         ops = ops if ops is None or single is None else ops + single
     peak_ops = first("Theoretical Predicated-On FFMA Operations")
     if peak_ops is None:
-        peak_fma = first("Theoretical Predicated-On FFMA Thread Instructions Executed")
+        peak_fma = first(
+            "Theoretical Predicated-On FFMA Thread Instructions Executed",
+            "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained",
+        )
         peak_ops = None if peak_fma is None else 2 * peak_fma
-    peak_bytes = first("Theoretical DRAM Bytes Accessible")
+    peak_bytes = first("Theoretical DRAM Bytes Accessible", "dram__bytes.sum.peak_sustained")
     dram_hz = first("dram__cycles_elapsed.avg.per_second", "DRAM Frequency")
-    memory_share = first("DRAM Throughput", "dram__throughput.avg.pct_of_peak_sustained_elapsed")
+    memory_share = first(
+        "DRAM Throughput", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    )  # fmt: skip
     compute_share = first("Compute (SM) Throughput", "sm__throughput.avg.pct_of_peak_sustained_elapsed")
     rate = first("DRAM Bandwidth", "dram__bytes.sum.per_second")
     return KernelCounters(

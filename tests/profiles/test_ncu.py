@@ -7,7 +7,7 @@ import json
 import pytest
 
 from kernelwright.profiles.errors import BrokenInput
-from kernelwright.profiles.ncu import KernelCounters, read_ncu
+from kernelwright.profiles.ncu import KernelCounters, is_ncu_csv, read_ncu
 from tests.profiles.test_answers import TRACES, needs_traces
 
 HEADER = '"ID","Kernel Name","Section Name","Metric Name","Metric Unit","Metric Value","Rule Name","Rule Description"\n'
@@ -45,7 +45,26 @@ def test_advice_of_rules_is_kept() -> None:
     assert found.advice == ("The grid is too small.",)
 
 
-@pytest.mark.parametrize("text", ["", "a,b\n", HEADER])
+RAW = (
+    '"ID","Process Name","Host Name","Kernel Name","Stream","dram__bytes.sum.peak_sustained","dram__bytes_read.sum",'
+    '"dram__cycles_elapsed.avg.per_second","gpu__time_duration.sum","sm__throughput.avg.pct_of_peak_sustained_elapsed",'
+    '"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"\n'
+    '"","","","","","byte/cycle","Mbyte","Ghz","us","%","%"\n'
+)
+LAUNCHES = '"0","python","a-host","k<a, b>","7","128","2.33","13.72","6.75","10.5","80"\n'
+
+
+def test_the_raw_page_has_a_column_for_each_metric_and_a_row_of_units() -> None:
+    text = "==PROF== Connected\n" + RAW + LAUNCHES + '"1","python","a-host","other","7","","1,000","n/a","2","",""\n'
+    assert is_ncu_csv(text)
+    first, second = read_ncu(text)
+    assert (first.name, first.seconds, first.dram_bytes) == ("k<a, b>", pytest.approx(6.75e-6), pytest.approx(2.33e6))
+    assert (first.dram_share, first.compute_share, first.bound) == (0.8, 0.105, "memory")
+    assert first.peak_dram_bytes_per_s == pytest.approx(128 * 13.72e9)
+    assert (second.name, second.dram_bytes, second.peak_dram_bytes_per_s) == ("other", 1e9, None)
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n", HEADER, RAW, '"ID","Kernel Name","a metric"\n"0","k","1"\n'])
 def test_what_holds_no_counter_is_refused(text: str) -> None:
     with pytest.raises(BrokenInput):
         read_ncu(text)
