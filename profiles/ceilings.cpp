@@ -1,4 +1,6 @@
-// What this machine reaches: streaming reads of buffers of several sizes and fused multiply-adds, with pinned threads.
+// What this machine reaches: streaming reads of buffers of several sizes, fused multiply-adds, and the dot products of
+// bf16 and int8 where it has instructions for them (those of AVX-512; with AMX, which is faster still, bf16 and int8 are
+// left out), with pinned threads.
 //
 //   ceilings CPUS DRAM_BYTES CACHE_BYTES L2_BYTES L1_BYTES ROUNDS REPETITIONS      (a size of 0 is not measured)
 //
@@ -8,6 +10,10 @@
 
 #include <pthread.h>
 #include <sched.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include <atomic>
 #include <chrono>
@@ -64,6 +70,36 @@ static float multiply_add(long passes, float factor) {
     for (const Vector& part : sums) total += sum_of(part);
     return total;
 }
+
+#if defined(__AVX512BF16__) && !defined(__AMX_TILE__)
+#define HAS_BF16 1
+constexpr double kBf16Work = 2.0 * 2 * 16;  // of one instruction: pairs of products into 16 sums
+static float dot_bf16(long passes, float factor) {
+    const __m512bh scale = _mm512_cvtne2ps_pbh(_mm512_set1_ps(factor), _mm512_set1_ps(factor));
+    __m512 sums[kAccumulators];
+    for (int a = 0; a < kAccumulators; ++a) sums[a] = _mm512_set1_ps(static_cast<float>(a));
+    for (long pass = 0; pass < passes; ++pass)
+        for (int a = 0; a < kAccumulators; ++a) sums[a] = _mm512_dpbf16_ps(sums[a], scale, scale);
+    float total = 0.0f;
+    for (const __m512& part : sums) total += _mm512_reduce_add_ps(part);
+    return total;
+}
+#endif
+
+#if defined(__AVX512VNNI__) && !defined(__AMX_TILE__)
+#define HAS_INT8 1
+constexpr double kInt8Work = 2.0 * 4 * 16;  // of one instruction: four products into each of 16 sums
+static float dot_int8(long passes, float factor) {
+    const __m512i scale = _mm512_set1_epi8(static_cast<char>(factor * 3.0f));
+    __m512i sums[kAccumulators];
+    for (int a = 0; a < kAccumulators; ++a) sums[a] = _mm512_set1_epi32(a);
+    for (long pass = 0; pass < passes; ++pass)
+        for (int a = 0; a < kAccumulators; ++a) sums[a] = _mm512_dpbusd_epi32(sums[a], scale, scale);
+    int total = 0;
+    for (const __m512i& part : sums) total ^= _mm512_reduce_add_epi32(part);
+    return static_cast<float>(total);
+}
+#endif
 
 // Threads wait here for each other; they yield, because the machine may have more work than cores.
 class Barrier {
@@ -166,8 +202,17 @@ int main(int argc, char** argv) {
     }
     const volatile float factor = 0.999f;  // not known to the compiler
     constexpr long kBlock = 4096;
-    const Kernel kernel = [&](int, long passes) { return multiply_add(passes * kBlock, factor); };
-    measure("fp32", 2.0 * kLanes * kAccumulators * kBlock * static_cast<double>(cpus.size()), kernel, cpus, rounds,
-            repetitions);
+    const double steps = static_cast<double>(kAccumulators * kBlock) * static_cast<double>(cpus.size());
+    const auto compute = [&](const char* name, double work, float (*loop)(long, float)) {
+        const Kernel kernel = [&](int, long passes) { return loop(passes * kBlock, factor); };
+        measure(name, work * steps, kernel, cpus, rounds, repetitions);
+    };
+    compute("fp32", 2.0 * kLanes, multiply_add);
+#ifdef HAS_BF16
+    compute("bf16", kBf16Work, dot_bf16);
+#endif
+#ifdef HAS_INT8
+    compute("int8", kInt8Work, dot_int8);
+#endif
     return 0;
 }

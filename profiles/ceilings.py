@@ -1,4 +1,4 @@
-"""Measure what this machine reaches: bandwidth of memory and cache, and fp32 peak, with the engine's thread count."""
+"""Measure what this machine reaches with the engine's thread count: bandwidth of memory and cache, peak arithmetic."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def measure_ceilings(threads: int, working_set_bytes: int, *, compiler: str = "g
 
     Memory bandwidth is that of streaming reads of `working_set_bytes`, the weights a decode step walks; cache bandwidth
     that of a buffer an eighth of the last-level cache; that of the first and second level of buffers half their size;
-    the peak that of independent fp32 fused multiply-adds. Each is the best of 3 rounds, a round being the median of 9
-    repetitions of at least 5 ms.
+    the peaks those of independent fp32 fused multiply-adds and of the dot products of bf16 and int8. Each is the best
+    of 3 rounds, a round being the median of 9 repetitions of at least 5 ms.
     Raises WrongUse for more threads than CPUs, EnvironmentLacks when there is no working compiler.
     """
     cpus = sorted(os.sched_getaffinity(0))
@@ -50,6 +50,8 @@ def measure_ceilings(threads: int, working_set_bytes: int, *, compiler: str = "g
         dram_bytes_per_s=rates["dram"],
         cache_bytes_per_s=rates["cache"],
         fp32_flops_per_s=rates["fp32"],
+        bf16_flops_per_s=rates.get("bf16", 0.0),
+        int8_ops_per_s=rates.get("int8", 0.0),
         threads=threads,
         working_set_bytes=working_set_bytes,
         l1_bytes_per_s=rates.get("l1", 0.0),
@@ -80,7 +82,7 @@ def _compile(compiler: str, folder: Path) -> Path:
 
 
 def _run(program: Path, cpus: list[int], working_set_bytes: int) -> dict[str, float]:
-    """Return bytes/s of `dram`, `cache`, `l2` and `l1` (those that are known) and FLOP/s of `fp32`."""
+    """Return bytes/s of `dram`, `cache`, `l2` and `l1` (those that are known) and FLOP/s of `fp32`, `bf16`, `int8`."""
     inner = [cache_bytes(level) * len(cpus) // 2 for level in (2, 1)]
     numbers = (working_set_bytes, _cache_buffer_bytes(), *inner, ROUNDS, REPETITIONS)
     command = [str(program), ",".join(map(str, cpus)), *map(str, numbers)]

@@ -108,7 +108,9 @@ def name_device(name: str) -> Device:
 
 def device_of(ceilings: Ceilings, name: str) -> Device:
     """Return this machine's processor as measured, for the traces of an engine that ran on it."""
+    rates = {"fp32": ceilings.fp32_flops_per_s, "bf16": ceilings.bf16_flops_per_s, "int8": ceilings.int8_ops_per_s}
     return Device(
-        name=name, memory_bytes_per_s=ceilings.dram_bytes_per_s, flops_per_s={"fp32": ceilings.fp32_flops_per_s},
+        name=name, memory_bytes_per_s=ceilings.dram_bytes_per_s,
+        flops_per_s={number: rate for number, rate in rates.items() if rate},
         source=f"measured here, {ceilings.threads} threads",
     )  # fmt: skip

@@ -45,13 +45,13 @@ _LIBRARIES: tuple[tuple[Library, str], ...] = (
         r"cublas|^nvjet|^(?:volta|turing|ampere|hopper|sm\d+_xmma|sm\d+)_\w*gemm|s\d+gemm|gemmSN|gemmk1|gemv2[TN]"
         r"|^gemv|splitKreduce|cutlass_\d+_(?:tensorop|simt|wmma)_",
     ),
+    ("oneDNN", r"mkldnn|onednn|dnnl"),
     ("SGLang", r"\bsgl|sglang"),
-    ("vLLM", r"\bvllm::"),
+    ("vLLM", r"\bvllm::|^_(?:moe_)?C(?:_\w+)?::"),
     ("CUTLASS", r"cutlass|\bcute::"),
     ("CUB", r"\bcub::|thrust::"),
     ("rocPRIM", r"rocprim|hipcub"),
     ("PyTorch", r"^aten::|\bat::|\bc10::|caffe2::|_internal_convert|fbgemm"),
-    ("oneDNN", r"mkldnn|onednn|dnnl"),
     ("Inductor", r"^triton_(?:poi|red|per|tem|for|mm|spl)_|^cpp_fused_|^triton_fused"),
     ("kernelwright", r"^kernelwright"),
 )  # fmt: skip
@@ -109,10 +109,14 @@ _OPERATIONS: tuple[tuple[Operation, str], ...] = (
     ),
     (
         "copy",
-        r"copy|transpose|cat_?array|concat|\bcat_|index_?(?:select|put|kernel|elementwise)|gather|scatter|slice|permute"
+        r"^aten::(?:to|t|view|as_strided|select|narrow|chunk|split\w*|reshape|expand\w*|(?:un)?squeeze|flatten|unbind|movedim"
+        r"|detach|alias|item|_local_scalar_dense)_?$|copy|transpose|cat_?array|concat|\bcat_|index_?(?:select|put|kernel|elementwise)|gather|scatter|slice|permute"
         r"|_to_copy|convert|nchw|nhwc|pad_kernel|triu_tril|roll_",
     ),
-    ("reduction", r"reduce|reduction|\bsum_|_sum|\bmean|_red_|welford"),
+    (
+        "reduction",
+        r"^aten::(?:sum|mean|prod|max|min|amax|amin|any|all|var|std)$|reduce|reduction|\bsum_|_sum|\bmean|_red_|welford",
+    ),
     (
         "elementwise",
         r"^aten::(?:add|sub|mul|div|neg|exp|log|sqrt|rsqrt|pow|abs|cos|sin|where|clamp|lt|gt|le|ge|eq|ne)_?$"

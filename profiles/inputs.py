@@ -15,7 +15,7 @@ from kernelwright.profiles.graphs import Donor, capture_donor, eager_donor, is_c
 from kernelwright.profiles.lines import name_lines
 from kernelwright.profiles.ncu import KernelCounters
 from kernelwright.profiles.nsys_csv import KernelSums
-from kernelwright.profiles.origin import is_replay, trace_back
+from kernelwright.profiles.origin import is_replay, names_steps, trace_back
 from kernelwright.profiles.ranks import RankTrace, check_ranks, tell_rank
 from kernelwright.profiles.trace import read_file
 
@@ -68,11 +68,7 @@ def _sort(inputs: Inputs, name: str, events: Events, others: list[tuple[str, Eve
 def _name_ranks(inputs: Inputs, traces: list[tuple[str, Events]], modules: bool) -> None:
     """Set front ends and eager runs aside; the rest are ranks of one run."""
     if len(traces) > 1:
-        busy = [(name, events) for name, events in traces if tell_device(events) not in ("cpu", "none")]
-        idle = [name for name, events in traces if tell_device(events) in ("cpu", "none")]
-        if busy and idle:
-            traces = busy
-            inputs.notes.append(f"No device work is in {', '.join(idle)}: a front end's trace, left aside.")
+        traces = _leave_front_ends(inputs, traces)
     if len(traces) == 2:
         traces = _lend_eager(inputs, traces, modules)
     ranks = [tell_rank(events, name) for name, events in traces]
@@ -87,6 +83,19 @@ def _name_ranks(inputs: Inputs, traces: list[tuple[str, Events]], modules: bool)
         key=lambda trace: trace.rank,
     )
     check_ranks(inputs.traces)
+
+
+def _leave_front_ends(inputs: Inputs, traces: list[tuple[str, Events]]) -> list[tuple[str, Events]]:
+    """Return the traces of processes that run the model: on a GPU those with device work, else those with steps."""
+    working = [tell_device(events) not in ("cpu", "none") for _, events in traces]
+    what = "device work"
+    if not any(working):
+        working, what = [names_steps(events) for _, events in traces], "step of an engine"
+    if any(working) and not all(working):
+        idle = [name for (name, _), works in zip(traces, working, strict=True) if not works]
+        inputs.notes.append(f"No {what} is in {', '.join(idle)}: a front end's trace, left aside.")
+        return [trace for trace, works in zip(traces, working, strict=True) if works]
+    return traces
 
 
 def _lend_eager(inputs: Inputs, traces: list[tuple[str, Events]], modules: bool) -> list[tuple[str, Events]]:

@@ -17,11 +17,11 @@ Reach = Literal["custom op", "source line", "op", "vendor library", "nothing", "
 WORTH: dict[str, float] = {
     "custom op": 1.0, "source line": 1.0, "op": 0.9, "nothing": 0.7, "vendor library": 0.5, "collective": 0.0,
 }  # fmt: skip
-"""How much of what a kernel could save counts in the order. An op that vLLM dispatches by name or a line of the engine
-can be replaced as it is (our own engine's slots are ranked by `rank.py`); behind a vendor's library stand years of
-tuning; of a collective only waiting can be saved, and by another plan of parallelism."""
+"""How much of what a kernel could save counts in the order. An op that vLLM dispatches by name (a CustomOp, one of its
+IR) or a line of the engine can be replaced as it is (our own engine's slots are ranked by `rank.py`); behind a vendor's
+library stand years of tuning; of a collective only waiting can be saved, and by another plan of parallelism."""
 _CUSTOM_OP = re.compile(
-    r": (?:forward_(?:cuda|hip|native|cpu|xpu|oot)|_forward_impl)$|layers/(?:layernorm|activation)\.py"
+    r": (?:forward_(?:cuda|hip|native|cpu|xpu|oot)|_forward_impl)$|layers/(?:layernorm|activation)\.py|vllm/ir/ops/"
 )
 
 

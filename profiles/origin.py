@@ -94,6 +94,11 @@ def _look_around(events: Events, work: Integers, launch: Integers) -> Origin:
     )  # fmt: skip
 
 
+def names_steps(events: Events) -> bool:
+    """Return whether a range of the trace names a step of an engine."""
+    return bool(_is_step(events).any())
+
+
 def _is_step(events: Events) -> Flags:
     named = np.array([parse_step(name) is not None for name in events.pool.names], np.bool_)
     return events.within(RANGES) & named[events.name] if len(named) else np.zeros(len(events), np.bool_)

@@ -39,6 +39,9 @@ class Ceilings(BaseModel, frozen=True, extra="forbid"):
     threads: int
     working_set_bytes: int
     """Size of the buffer behind `dram_bytes_per_s`: the model's own weight footprint."""
+    bf16_flops_per_s: float = 0.0
+    """Of its instruction for dot products; 0 where there is none, or an AMX unit, which is not measured."""
+    int8_ops_per_s: float = 0.0
     l1_bytes_per_s: float = 0.0
     """Streaming reads of a buffer half the size of the first-level data caches of all threads; 0 where unknown."""
     l2_bytes_per_s: float = 0.0

@@ -22,6 +22,10 @@ def test_this_machine_is_measured() -> None:
     assert 1e8 < got.dram_bytes_per_s < 1e12
     assert 1e9 < got.cache_bytes_per_s < 1e13
     assert 1e9 < got.fp32_flops_per_s < 1e12
+    flags = Path("/proc/cpuinfo").read_text().split()
+    for flag, rate in (("avx512_bf16", got.bf16_flops_per_s), ("avx512_vnni", got.int8_ops_per_s)):
+        assert bool(rate) == (flag in flags and "amx_tile" not in flags), flag
+        assert not rate or got.fp32_flops_per_s < rate < 64 * got.fp32_flops_per_s
 
 
 @pytest.mark.parametrize("threads", [0, 10**6])

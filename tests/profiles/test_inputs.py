@@ -86,6 +86,17 @@ def test_the_trace_of_a_front_end_is_set_aside(tmp_path: Path, capsys: pytest.Ca
     assert code == 0 and record["kernels"] == 1 and "front.json" in record["notes"][0]
 
 
+def test_a_cpu_engine_s_front_end_is_the_one_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    worker, front = tmp_path / "rank0.json", tmp_path / "front.json"
+    op = FRAME | {"cat": "cpu_op", "name": "aten::add"}
+    step = FRAME | {"cat": "user_annotation", "name": "execute_context_1(5)_generation_0(0)"}
+    worker.write_text(json.dumps({"traceEvents": [step, op]}))
+    front.write_text(json.dumps({"traceEvents": [op, FRAME | {"cat": "user_annotation", "name": "asyncio.step"}]}))
+    code, record, _ = run(capsys, "profile", str(front), str(worker))
+    assert code == 0 and record["file"] == "rank0.json" and record["phases"]["prefill"]["steps"] == 1
+    assert "front.json" in record["notes"][0]
+
+
 def test_sums_have_null_where_nothing_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "sums.csv"
     path.write_text(f'{SUM_2026}\n60.0,1200,3,400.0,400.0,1,2,0.1,"gemm<a, b>"\n')

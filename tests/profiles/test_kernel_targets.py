@@ -89,6 +89,7 @@ def test_what_is_too_small_says_so_and_stays(tmp_path: Path) -> None:
         ("void vllm::rms_norm_kernel<x>(y)", "vllm/model_executor/layers/layernorm.py(201): forward_cuda", "custom op"),
         ("nvjet_tst_64x8_64x16_4x1_v_bz_TNT", "vllm/model_executor/layers/linear.py(229): apply", "vendor library"),
         ("my_kernel", "vllm/model_executor/layers/linear.py(229): apply", "source line"),
+        ("my_kernel", "vllm/ir/ops/layernorm.py(43): fused_add_rms_norm", "custom op"),
         ("my_kernel", "", "nothing"),
     ],
 )
