@@ -45,7 +45,7 @@ class DeviceTime(BaseModel, frozen=True, extra="forbid"):
     busy_gpu_ns: int
     """The same with memory operations."""
     gpu_span_ns: int
-    """Last end minus first start of device work: the window that `idle_fraction` is of."""
+    """The window that `idle_fraction` is of: last end minus first start of device work, or the one asked for."""
     idle_fraction: float | None
     overlap_ns: int
     """Sum of all durations minus `busy_gpu_ns`: what ran at once."""
@@ -86,13 +86,13 @@ def has_launch(events: Events, rows: Integers) -> Flags:
     return known
 
 
-def measure_device(events: Events) -> DeviceTime:
-    """Return the plain numbers of all device work in `events`."""
+def measure_device(events: Events, window_ns: int | None = None) -> DeviceTime:
+    """Return the plain numbers of all device work in `events`, which idles against `window_ns` where that is stated."""
     kernels = np.flatnonzero(sound_kernels(events))
     memops = np.flatnonzero(events.is_memop & (events.dur >= 0))
     work = np.concatenate((kernels, memops))
     start, end, dur = events.ts, events.end, events.dur
-    span = int(end[work].max() - start[work].min()) if len(work) else 0
+    span = window_ns or (int(end[work].max() - start[work].min()) if len(work) else 0)
     busy = union_ns(start[work], end[work])
     correlation = events.correlation[kernels]
     launched = has_launch(events, kernels)

@@ -52,7 +52,7 @@ _LIBRARIES: tuple[tuple[Library, str], ...] = (
     ("CUB", r"\bcub::|thrust::"),
     ("rocPRIM", r"rocprim|hipcub"),
     ("PyTorch", r"^aten::|\bat::|\bc10::|caffe2::|_internal_convert|fbgemm"),
-    ("Inductor", r"^triton_(?:poi|red|per|tem|for|mm|spl)_|^cpp_fused_|^triton_fused"),
+    ("Inductor", r"^## Call CompiledFxGraph|^triton_(?:poi|red|per|tem|for|mm|spl)_|^cpp_fused_|^triton_fused"),
     ("kernelwright", r"^kernelwright"),
 )  # fmt: skip
 _OPERATIONS: tuple[tuple[Operation, str], ...] = (

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernelwright.profiles.events import OPS, Events, Integers
+from kernelwright.profiles.events import OPS, RANGES, Events, Flags, Integers
 from kernelwright.profiles.spans import groups
+
+_COMPILED = "## Call CompiledFxGraph"
+"""A range in which Inductor's fused code runs, which is no op: what ops leave of it is that code's time."""
+
+
+def are_ops(events: Events) -> Flags:
+    """Return which rows are work of a CPU with a sound duration: ops, and calls of compiled graphs."""
+    compiled = np.array([name.startswith(_COMPILED) for name in events.pool.names], np.bool_)
+    ops: Flags = events.within(OPS)
+    if compiled.any():
+        ops = ops | (events.within(RANGES) & compiled[events.name])
+    return ops & (events.dur >= 0)
 
 
 def find_ops(events: Events) -> Integers:
-    """Return the rows of ops with a sound duration."""
-    return np.flatnonzero(events.within(OPS) & (events.dur >= 0))
+    """Return the rows of `are_ops`."""
+    return np.flatnonzero(are_ops(events))
 
 
 def self_times(events: Events, rows: Integers) -> Integers:

@@ -42,6 +42,8 @@ class TraceSummary(BaseModel, frozen=True, extra="forbid"):
     gpu: str
     """Device (GPU, or processor where that was asked for) whose peaks the headroom is against; '' unknown."""
     events: int
+    window_ns: tuple[int, int] | None
+    """What was asked for of the trace, since its first event; None: all of it."""
     time: DeviceTime
     cpu: CpuTime | None
     """Where there is no device work."""
@@ -77,8 +79,10 @@ def summarise(events: Events, donors: Sequence[Donor] = (), device: Device | Non
     return summarise_work(attribute_work(events, donors), events, device)
 
 
-def summarise_work(work: Work, events: Events, device: Device | None = None) -> TraceSummary:
-    """Return the summary of `work`, the attributed work of the trace `events`."""
+def summarise_work(
+    work: Work, events: Events, device: Device | None = None, window_ns: tuple[int, int] | None = None
+) -> TraceSummary:
+    """Return the summary of `work`, the attributed work of the trace `events`, where both are cut to `window_ns`."""
     gpu = device if work.device in ("cpu", "none") else tell_gpu(events, device)
     floors = find_floors(work.events, work.origin, work.lines, gpu)
     how = np.bincount(work.lines.how, weights=work.ns, minlength=len(HOW)).astype(np.int64).tolist()
@@ -88,7 +92,8 @@ def summarise_work(work: Work, events: Events, device: Device | None = None) -> 
         device=work.device,
         gpu=gpu.name if gpu else "",
         events=events.num_events,
-        time=measure_device(events),
+        window_ns=window_ns,
+        time=measure_device(events, window_ns[1] - window_ns[0] if window_ns else None),
         cpu=_measure_cpu(work, events) if work.device == "cpu" else None,
         phases=sum_phases(work),
         families=sum_families(work, floors),

@@ -35,6 +35,13 @@ def tabulate_summary(summary: TraceSummary) -> list[Table]:
     ]  # fmt: skip
 
 
+def _window(summary: TraceSummary) -> str:
+    if summary.window_ns is None:
+        return "from first start to last end"
+    start, end = summary.window_ns
+    return f"from {_ms(start)} to {_ms(end)} ms of the trace"
+
+
 def _device(summary: TraceSummary) -> Table:
     t, graphs = summary.time, summary.graphs
     followed = f"{graphs.joined:,} of {graphs.kernels:,} followed to where they were captured" if graphs.kernels else ""
@@ -43,7 +50,7 @@ def _device(summary: TraceSummary) -> Table:
         ("memory operations", f"{t.memops:,}", _ms(t.memop_ns), ""),
         ("busy with kernels", "", _ms(t.busy_kernel_ns), "union over all streams"),
         ("busy", "", _ms(t.busy_gpu_ns), f"kernels and memory operations; {_ms(t.overlap_ns)} ms ran at once"),
-        ("idle", "", _ms(t.gpu_span_ns - t.busy_gpu_ns), f"of {_ms(t.gpu_span_ns)} ms from first start to last end"),
+        ("idle", "", _ms(t.gpu_span_ns - t.busy_gpu_ns), f"of {_ms(t.gpu_span_ns)} ms {_window(summary)}"),
         (
             "launched unseen", f"{t.kernels_with_no_launch_event:,}", _ms(t.no_launch_ns),
             "before the window, or not recorded",

@@ -124,3 +124,16 @@ def test_on_a_cpu_an_op_has_its_least_work_where_it_does_the_work(
     targets = {target.name: target for target in summarise(read_trace(path), device=device).targets}
     assert (targets["_C::onednn_mm"].headroom is not None) is modelled
     assert targets["_C::onednn_mm"].ns == (100 - nested_us) * 1000
+
+
+def test_what_ops_leave_of_a_compiled_graph_is_its_own_code(tmp_path: Path) -> None:
+    """Inductor's fused code on a CPU is no op: its time is that of the call less the ops in it."""
+    path = tmp_path / "t.json"
+    call = "## Call CompiledFxGraph None ##"
+    events = [event("user_annotation", call, 0, 100), event("cpu_op", "_C::onednn_mm", 10, 60)]
+    path.write_text(json.dumps({"traceEvents": events}))
+    summary = summarise(read_trace(path))
+    assert {t.name: (t.ns, t.library) for t in summary.targets} == {
+        call: (40_000, "Inductor"),
+        "_C::onednn_mm": (60_000, "oneDNN"),
+    }

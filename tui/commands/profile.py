@@ -25,6 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         help="the GPU of the trace where its header does not say: H100, MI300X, …; `here`: this machine's processor",
     )
+    parser.add_argument(
+        "--window", metavar="FROM:TO", help="only what ran in this window of the trace, ms since its first event"
+    )
     parser.add_argument("--url", help="profile a server that runs: vLLM, SGLang or ours, e.g. http://localhost:8000")
     parser.add_argument("--traces", type=Path, metavar="FOLDER", help="with --url: where that server writes its traces")
     parser.add_argument("--requests", type=int, default=4, help="with --url: completions to ask for (default: 4)")
@@ -51,9 +54,9 @@ def run(args: argparse.Namespace) -> int:
         args.files = _capture(args)
     if args.files:
         return show_traces(args)
-    if args.html or args.csv or args.markdown or args.device or args.traces:
+    if args.html or args.csv or args.markdown or args.device or args.traces or args.window:
         raise WrongUse(
-            "--html, --csv, --markdown, --device and --traces are for traces",
+            "--html, --csv, --markdown, --device, --window and --traces are for traces",
             "name the trace, kernelwright profile FILE, or a server that runs, --url",
         )
     from kernelwright.agent.profiling import profile_model

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kernelwright.profiles.errors import BrokenInput, CutInput, NoDeviceWork, WrongUse
 
 if TYPE_CHECKING:
+    from kernelwright.profiles.attribution import Work
     from kernelwright.profiles.devices import Device
     from kernelwright.profiles.events import Events
     from kernelwright.profiles.inputs import Inputs
@@ -55,7 +56,6 @@ def show_traces(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput | None]:
-    from kernelwright.profiles.attribution import attribute_work
     from kernelwright.profiles.devices import name_device
     from kernelwright.profiles.headroom import tell_gpu
     from kernelwright.profiles.summary import summarise_work
@@ -65,10 +65,10 @@ def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput
     trace = inputs.traces[0] if inputs.traces else inputs.lone_capture
     assert trace is not None, "there is a trace, or a capture alone"
     ranks = _compare_ranks(inputs)
-    work = attribute_work(trace.events, inputs.donors, paths=bool(args.html))
-    summary = summarise_work(work, trace.events, asked)
+    work, events, window = _attribute(args, inputs, trace.events)
+    summary = summarise_work(work, events, asked, window)
     trouble = _find_trouble(trace, summary)
-    slots = _attribute_slots(trace.events) if summary.device == "cpu" else None
+    slots = _attribute_slots(events) if summary.device == "cpu" and not window else None
     tables = [_tabulate_slots(slots, summary)] if slots else tabulate_summary(summary)
     tables += [tabulate_ranks(ranks)] if ranks else []
     tables += [tabulate_counters(inputs.counters)] if inputs.counters else []
@@ -82,6 +82,24 @@ def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput
 
     html = render_html(trace.file, summary, work, tell_gpu(trace.events, asked), tables, ranks)
     return _Shown(tables, record, html), trouble
+
+
+def _attribute(args: argparse.Namespace, inputs: Inputs, events: Events) -> tuple[Work, Events, tuple[int, int] | None]:
+    """Return the work to show, the events it is of, and the window of both since the first event."""
+    from kernelwright.profiles.attribution import attribute_work, tell_device
+    from kernelwright.profiles.window import cut_ops, cut_work, first_ns, parse_window
+
+    if not args.window:
+        return attribute_work(events, inputs.donors, paths=bool(args.html)), events, None
+    if len(inputs.traces) > 1:
+        raise WrongUse("--window is for the trace of one rank", "name one trace")
+    window = parse_window(args.window, events)
+    stated = (window.start - first_ns(events), window.end - first_ns(events))
+    if tell_device(events) in ("cpu", "none"):
+        events = cut_ops(events, window)
+        return attribute_work(events, inputs.donors, paths=bool(args.html)), events, stated
+    work = cut_work(attribute_work(events, inputs.donors, paths=bool(args.html)), window)
+    return work, work.events, stated
 
 
 def _compare_ranks(inputs: Inputs) -> Ranks | None:
@@ -125,6 +143,8 @@ def _show_sums(args: argparse.Namespace, inputs: Inputs) -> int:
     from kernelwright.profiles.summary_tables import tabulate_counters, tabulate_sums
     from kernelwright.profiles.sums_record import describe_sums
 
+    if args.window:
+        raise WrongUse("sums and counters have no times", "name a trace, or leave --window out")
     tables = [tabulate_sums(sums) for _, sums in inputs.sums]
     tables += [tabulate_counters(inputs.counters)] if inputs.counters else []
     record = describe_sums([sums for _, sums in inputs.sums], inputs.counters)
