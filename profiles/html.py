@@ -21,6 +21,7 @@ from kernelwright.profiles.charts import (
 )
 from kernelwright.profiles.devices import Device
 from kernelwright.profiles.families import classify
+from kernelwright.profiles.one_step import choose_step
 from kernelwright.profiles.ranks import Ranks
 from kernelwright.profiles.summary import TraceSummary
 from kernelwright.profiles.table import Table
@@ -120,19 +121,8 @@ def _draw_flame(work: Work) -> str:
 
 
 def _draw_step(work: Work) -> str:
-    """Draw the step of median length of the phase that takes longest."""
-    events, steps = work.events, work.origin.step
-    entries = np.flatnonzero(steps >= 0)
-    if not len(entries):
-        entries, name = np.arange(len(steps)), "all of the trace"
-    else:
-        longest = np.bincount(work.phase, weights=work.ns).argmax()
-        mine = entries[work.phase[entries] == longest]
-        mine = mine if len(mine) else entries
-        rows, member = np.unique(steps[mine], return_inverse=True)
-        lengths = np.bincount(member, weights=work.ns[mine])
-        chosen = int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
-        entries, name = mine[member == chosen], events.pool.names[events.name[rows[chosen]]]
+    events = work.events
+    entries, name = choose_step(work)
     families, rows = _families(work), work.origin.work[entries]
     order = np.argsort(events.ts[rows], kind="stable")[:MOST_BOXES]
     boxes = [
