@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import Counter
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Protocol, cast
 
 import msgspec
 
-from kernelwright.profiles.chrome import Taken, split_events
+from kernelwright.profiles.divide import Divider
 from kernelwright.profiles.events import KNOWN
-from kernelwright.profiles.jsontext import Repair, end_of_value, repair, skip_space
+from kernelwright.profiles.jsontext import Repair, repair
 
-FEW_EVENTS = 16
 PATIENCE = 16
 """So many pieces may hold events without a known category before the fastest decoder is no longer tried."""
-MOST_IN_ONE = 6
-SPACE = b" \r\n\t,"
 
 
 NO_RAW = msgspec.Raw()
@@ -96,24 +91,18 @@ class Columns(Protocol):
         """Take `events`, with exact (start, duration) in ns where given. False: their times need exact reading."""
 
 
-class Decoder:
+class Decoder(Divider):
     """The sink of a ChromeReader: decodes into `columns` and counts what was mended or lost."""
 
     def __init__(self, columns: Columns) -> None:
-        self.repaired: Counter[str] = Counter()
-        self.dropped: Counter[str] = Counter()
+        super().__init__()
         self._columns = columns
         self._fast = cast("msgspec.json.Decoder[list[Event]]", msgspec.json.Decoder(list[_Known]))
         self._plain = msgspec.json.Decoder(list[Event])
         self._balance = PATIENCE
         self._exact = msgspec.json.Decoder(list[_Loose], float_hook=str)
 
-    def __call__(self, text: bytes, final: bool) -> Taken:
-        if self._add_or_mend(text):
-            return Taken(len(text), ended=False)
-        return self._divide(text, final)
-
-    def _add(self, text: bytes) -> bool:
+    def add(self, text: bytes) -> bool:
         listed = b"".join((b"[", text, b"]"))
         decoders = (self._fast, self._plain) if self._balance > 0 else (self._plain,)
         for decoder in decoders:
@@ -139,79 +128,9 @@ class Decoder:
             self.dropped["times that are no numbers, or too large"] += len(timed) - len(sound)
         return self._columns.add([event for event, *_ in sound], [(ts, dur) for _, ts, dur in sound])
 
-    def _mend(self, text: bytes) -> bool:
-        mended = repair(text)
-        if mended.faults and self._add(mended.text):
-            self.repaired.update(mended.faults)
-            return True
-        return False
-
-    def _divide(self, text: bytes, final: bool) -> Taken:
-        """Halve `text` until what cannot be read stands alone."""
-        starts = split_events(text)
-        if len(starts) <= FEW_EVENTS:
-            return self._take_singly(text, starts, final)
-        middle = starts[len(starts) // 2]
-        taken = self(text[:middle], False)
-        if taken.ended:
-            return taken
-        rest = self(text[taken.until :], final)
-        return Taken(taken.until + rest.until, rest.ended)
-
-    def _take_singly(self, text: bytes, starts: list[int], final: bool) -> Taken:
-        bounds = [*starts, len(text)]
-        at = 0
-        while at < len(starts):
-            start, fragment, is_last = starts[at], text[starts[at] : bounds[at + 1]], at + 1 == len(starts)
-            at += 1
-            if self._add_or_mend(fragment):
-                continue
-            begin = skip_space(text, start)
-            end = begin if text[begin : begin + 1] == b"]" else end_of_value(text, begin)
-            if end is not None and self._add_or_mend(text[start:end]):
-                at = bisect_left(starts, end)  # what looked like events in between were values of this one
-                close = _close_behind(text, end)
-            elif end is None and not final and len(starts) - at < MOST_IN_ONE:
-                return Taken(start, ended=False)  # the cut may have fallen into a value of it
-            else:
-                end, close = _guess_close(fragment)
-                self._extract(fragment[:end].rstrip(SPACE), may_be_cut=final and is_last and not close)
-                close += start if close else 0
-            if close:
-                return Taken(close, ended=True)
-        return Taken(len(text), ended=False)
-
-    def _add_or_mend(self, text: bytes) -> bool:
-        whole = text.rstrip(SPACE)
-        return not whole or self._add(whole) or self._mend(whole)
-
-    def _extract(self, text: bytes, may_be_cut: bool) -> None:
-        """Read the fields of an event one by one where its text is no JSON, e.g. for quotes within a name."""
-        if may_be_cut and end_of_value(text, 0) is None:
-            self.dropped["cut off"] += 1
-            return
+    def extract(self, text: bytes) -> bool:
         found = _fields(repair(text))
-        if found is None:
-            self.dropped["unreadable"] += 1
-        elif self._add_loose([found]):
-            self.repaired["quotes or keys that are no JSON"] += 1
-
-
-_CLOSE = re.compile(rb"\}\s*,?\s*\](?=\s*(?:,|\}|$))")
-
-
-def _close_behind(text: bytes, end: int) -> int:
-    """Return the index behind the `]` that follows an event which ends at `end`; 0 where none does."""
-    at = skip_space(text, end)
-    while text[at : at + 1] == b",":
-        at = skip_space(text, at + 1)
-    return at + 1 if text[at : at + 1] == b"]" else 0
-
-
-def _guess_close(fragment: bytes) -> tuple[int, int]:
-    """Return (end of a broken event, index behind the `]` that follows it, 0 for none) by what ends look like."""
-    match = _CLOSE.search(fragment)
-    return (match.start() + 1, match.end()) if match else (len(fragment), 0)
+        return found is not None and self._add_loose([found])
 
 
 def _field(key: str, value: str) -> re.Pattern[bytes]:

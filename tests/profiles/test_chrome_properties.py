@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelwright.profiles import chrome
+from kernelwright.profiles import jsonstream
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.profiles.events import Events
 from kernelwright.profiles.jsontext import end_of_value, repair
@@ -69,7 +69,7 @@ def test_pieces_of_any_size_give_the_same_events(
     how: dict[str, Any] = {"separators": style} if isinstance(style, tuple) else {"indent": style}
     text = json.dumps(events if bare else {"a": {"b": ["}, {"]}, "traceEvents": events, "z": 1}, **how).encode()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chrome, "PIECE_BYTES", piece)
+        patch.setattr(jsonstream, "PIECE_BYTES", piece)
         trace = read(gzip.compress(text) if packed else text)
     assert rows(trace) == expected(events) and trace.num_events == len(events)
     assert not trace.health.cut and not trace.health.dropped and not trace.health.repaired
