@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|["{}\[\]]', re.DOTALL)
+_NEXT_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([{}\[\]])', re.DOTALL)
+"""All up to the next bracket that is in no string, and that; nothing is tried twice."""
 _SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\s,\]}"]+', re.DOTALL)
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 """Between two objects of a list: where a piece may be cut, unless it lies within a value of one of them."""
@@ -31,17 +32,12 @@ def end_of_value(text: bytes, start: int) -> int | None:
     if first not in (b"{", b"["):
         match = _SCALAR.match(text, start)
         return match.end() if match and match.end() < len(text) else None
-    depth = 0
-    for match in _STRUCTURE.finditer(text, start):
-        mark = match.group()
-        if mark in (b"{", b"["):
-            depth += 1
-        elif mark in (b"}", b"]"):
-            depth -= 1
-            if depth == 0:
-                return match.end()
-        elif mark == b'"':
-            return None  # a string without an end
+    depth, at = 0, start
+    while match := _NEXT_BRACKET.match(text, at):
+        at = match.end()
+        depth += 1 if match[1] in (b"{", b"[") else -1
+        if depth == 0:
+            return at
     return None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +18,8 @@ class Row(NamedTuple):
     """One complete event; times in ns."""
 
     category: str
-    name: str
+    name: Hashable
+    """Its text, or a key of it."""
     lane: Lane
     """(process, thread). Ids of correlation are a process's own: `[7] …` marks what is of process 7."""
     ts: int
@@ -35,7 +38,7 @@ class RowColumns:
 
     def __init__(self) -> None:
         self._pools = {name: dict[object, int]() for name in ("name", "category", "lane", "track", "inputs")}
-        self._columns: dict[str, list[int]] = {name: [] for name in _DTYPES}
+        self._columns = {name: array("q") for name in _DTYPES}
         self._kinds = Counter[str]()
 
     def add(self, row: Row) -> None:
@@ -56,11 +59,14 @@ class RowColumns:
         numbers = self._pools[pool]
         return numbers.setdefault(value, len(numbers))
 
-    def finish(self, header: dict[str, object], health: Health) -> Events:
-        """Return the table; each distinct name is redacted once."""
+    def finish(self, header: dict[str, object], health: Health, spell: Callable[[Any], str] = str) -> Events:
+        """Return the table; `spell` gives the text of a row's name. Each distinct name is redacted once."""
         columns = {name: np.array(values, _DTYPES[name]) for name, values in self._columns.items()}
         count = len(columns["ts"])
-        names = [str(name) for name in self._pools["name"]]
+        texts = [spell(name) for name in self._pools["name"]]
+        numbers = {text: i for i, text in enumerate(dict.fromkeys(texts))}  # two keys may spell one name
+        columns["name"] = np.array([numbers[text] for text in texts], np.int32)[columns["name"]]
+        names = list(numbers)
         shown = tuple(redact(name) for name in names)
         empty = np.zeros(0, np.int64)
         return Events(

@@ -13,6 +13,7 @@ from kernelwright.profiles.device_time import measure_device
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.profiles.headroom import tell_gpu
 from kernelwright.profiles.origin import find_launches
+from kernelwright.profiles.rocprof import read_rocprof
 from kernelwright.profiles.trace import read_trace
 from tests.profiles.test_answers import TRACES, needs_traces
 
@@ -66,12 +67,66 @@ def test_ids_of_two_processes_are_two(tmp_path: Path) -> None:
     assert all(trace.lane[a] != trace.lane[b] for a, b in [launches])
 
 
-def test_a_cut_file_is_refused_with_a_remedy(tmp_path: Path) -> None:
+def test_of_a_cut_file_all_whole_records_are_read(tmp_path: Path) -> None:
     path = write(tmp_path, process(1))
-    path.write_text(path.read_text()[:-30])
-    with pytest.raises(BrokenInput, match="cut or broken") as caught:
-        read_trace(path)
-    assert "rocprofv3" in caught.value.remedy
+    text = path.read_text()
+    for at in range(text.index('"kernel_symbols"'), len(text) - 1, 7):
+        path.write_text(text[:at])
+        trace = read_trace(path)
+        whole = text[:at].count('"thread_id": 12')
+        assert trace.health.cut and len(trace) <= whole <= len(trace) + sum(trace.health.dropped.values()) + 1
+    path.write_text(text[: text.index('"hip_api"')])
+    assert [len(trace := read_trace(path)), measure_device(trace).kernel_ns] == [2, 600]
+
+
+def test_a_broken_record_costs_no_other(tmp_path: Path) -> None:
+    many = process(1)
+    many["buffer_records"]["kernel_dispatch"] *= 40
+    path = write(tmp_path, many)
+    text = path.read_text()
+    at = text.index('"start_timestamp"', len(text) // 2)
+    path.write_text(text[:at] + '"start_timestamp": nonsense' + text[text.index(",", at) :])
+    trace = read_trace(path)
+    assert (trace.is_kernel.sum(), sum(trace.health.dropped.values()), trace.health.cut) == (39, 1, False)
+
+
+def test_names_may_stand_behind_the_records(tmp_path: Path) -> None:
+    late = process(1)
+    late["kernel_symbols"] = [
+        *late.pop("kernel_symbols"), {"kernel_id": 10, "formatted_kernel_name": "void k<a>(int)"},
+    ]  # fmt: skip
+    other = record(3, 0, 9, 2000, 2100, dispatch_info={"agent_id": {"handle": 5}, "kernel_id": 10})
+    late["buffer_records"]["kernel_dispatch"].append(other)
+    time = measure_device(read_trace(write(tmp_path, late)))
+    assert [(k.name, k.count, k.ns) for k in time.top] == [("void k<a>(int)", 2, 700)]
+
+
+def test_a_name_that_no_table_has_is_its_number(tmp_path: Path) -> None:
+    bare = process(1)
+    del bare["kernel_symbols"], bare["strings"]
+    assert {"kernel 9", "call 1/0", "call 0/1"} == set(read_trace(write(tmp_path, bare)).pool.names)
+
+
+def test_lists_longer_than_a_piece_are_read(tmp_path: Path) -> None:
+    long = process(1)
+    long["buffer_records"]["kernel_dispatch"] *= 2000
+    long["callback_records"] = {"counter_collection": [{"a": [{"b": 1}, {"c": "}, {"}]}] * 100}
+    time = measure_device(read_trace(write(tmp_path, long, process(2))))
+    assert (time.kernels, time.kernel_ns, time.memops) == (2001, 2001 * 600, 2)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"rocprofiler-sdk-tool": 1}', '{"rocprofiler-sdk-tool": [1]}', '["rocprofiler-sdk-tool"']
+)
+def test_what_holds_no_process_has_no_work(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "r.json"
+    path.write_text(text)
+    with path.open("rb") as file:
+        if text.startswith("["):
+            with pytest.raises(BrokenInput, match="begin with an object"):
+                read_rocprof(file)
+        else:
+            assert not len(read_rocprof(file))
 
 
 @needs_traces
