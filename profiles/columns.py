@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kernelwright.profiles.decode import NO_ARGS, NO_RAW, Args, Event
+from kernelwright.profiles.decode import MOST_DURATION, NO_ARGS, NO_RAW, Args, Event
 from kernelwright.profiles.events import (
     KERNELS,
     KNOWN,
@@ -97,7 +97,7 @@ class EventColumns:
         """Take events of any kind; without `times` (ns) theirs are read from float us. False: that would be inexact."""
         if times is None:
             exact_ts, exact_dur = _to_ns([e.ts for e in events]), _to_ns([e.dur for e in events])
-            if exact_ts is None or exact_dur is None:
+            if exact_ts is None or exact_dur is None or np.abs(exact_dur).max(initial=0) >= MOST_DURATION:
                 return False
             ts, dur = exact_ts, exact_dur
         else:
@@ -112,12 +112,12 @@ class EventColumns:
             self._close_batch()
         return True
 
-    def _take_whole(self, events: list[Event], ts: Integers, dur: Integers) -> None:
+    def _take_whole(self, events: list[Event], ts: Integers, dur: Integers, counted: bool = False) -> None:
         batch = {name: column.batch for name, column in self._rows.items()}
         kinds = [e.cat for e in events]
         batch["category"] += map(self._categories.__getitem__, kinds)
         if "" in self._categories:
-            kinds = self._name_legacy(events)
+            kinds = self._name_legacy(events, counted)
         batch["name"] += map(self._names.__getitem__, [e.name for e in events])
         lanes = self._lanes
         batch["lane"] += [lanes[e.pid, e.tid] for e in events]
@@ -125,12 +125,12 @@ class EventColumns:
         self._take_arguments([e.args for e in compress(events, map(_FRAME.__ne__, kinds))])
         self._take_work(list(compress(events, map(_DEVICE_WORK.__contains__, kinds))))
 
-    def _name_legacy(self, events: list[Event]) -> list[str]:
-        """Tell work by its process where events have no category; they are counted as what they are."""
+    def _name_legacy(self, events: list[Event], counted: bool) -> list[str]:
+        """Tell work by its process where events have no category; they count as what they are, if not `counted`."""
         named = [e.cat or _LEGACY.get(e.pid, "") for e in events]
         self._rows["category"].batch[len(self._rows["name"].batch) :] = map(self._categories.__getitem__, named)
         for event, kind in zip(events, named, strict=True):
-            if event.cat != kind:
+            if event.cat != kind and not counted:
                 self.kinds.update({"None": 1, kind: -1})
         return named
 
@@ -203,7 +203,7 @@ class EventColumns:
         if whole:
             events = [event for event, *_ in whole]
             ts, dur = np.array([times for _, *times in whole], np.int64).T
-            self._take_whole(events, ts, dur)
+            self._take_whole(events, ts, dur, counted=True)
             self._close_batch(counted=True)
         return alone
 

@@ -44,6 +44,10 @@ class Tensor(NamedTuple):
         return self.numel * self.size
 
 
+MOST_ELEMENTS = 1 << 53
+"""A shape of more is no tensor's."""
+
+
 @lru_cache(maxsize=16384)
 def parse_inputs(text: str) -> tuple[Tensor | None, ...]:
     """Return the inputs of an op from `[shapes, types]`; None for those that are no tensors; () where unreadable."""
@@ -58,7 +62,9 @@ def parse_inputs(text: str) -> tuple[Tensor | None, ...]:
 
 
 def _tensor(shape: Any, kind: Any) -> Tensor | None:
-    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
+    if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
+        return None
+    if math.prod(shape) >= MOST_ELEMENTS:
         return None
     if not isinstance(kind, str) or (not shape and kind in ("", "Scalar", "ScalarList")):
         return None

@@ -26,8 +26,10 @@ def least_cost(op: str, inputs: str, step: Step | None = None) -> Cost | None:
     if not given or any(not t.size for t in given if t.numel):
         return None
     name = op.rpartition("::")[2].lower().removesuffix("_")
-    if "attention" in name or name in ("varlen_fwd", "fwd", "fwd_kvcache", "mha_fwd", "mha_varlen_fwd"):
-        return _attention(tensors, step, heads_first=name.startswith("cpu_attention"))
+    if name.startswith("paged_attention"):
+        return _paged_attention(given, step)
+    if "attention" in name or name in _HEADS_LAST:
+        return _attention(tensors, step, name)
     model = _written if name == "rms_norm" and not op.startswith("aten::") else _MODELS.get(name)
     if model is not None:
         return model(tensors)
@@ -102,10 +104,17 @@ def _embedding(t: Tensors) -> Cost | None:
     return Cost(0.0, ids.bytes + 2.0 * ids.numel * table.shape[1] * table.size, table.dtype)
 
 
-def _attention(t: Tensors, step: Step | None, heads_first: bool = False) -> Cost | None:
+_HEADS_LAST = frozenset({
+    "fwd", "varlen_fwd", "fwd_kvcache", "mha_fwd", "mha_varlen_fwd", "_flash_attention_forward",
+    "_efficient_attention_forward",
+})  # fmt: skip
+"""Ops whose tensors of four axes are [batch, tokens, heads, size]; those of the others [batch, heads, tokens, size]."""
+
+
+def _attention(t: Tensors, step: Step | None, name: str) -> Cost | None:
     """Query, key and value as the first tensors of three or four axes with one head size.
 
-    Pages of a cache are [pages, tokens, heads, size], or with `heads_first` [pages, heads, tokens, size].
+    Pages of a cache are [pages, tokens, heads, size], of a CPU's [pages, heads, tokens, size].
     """
     found = [x for x in t if x is not None and len(x.shape) in (3, 4) and x.size]
     if len(found) < 3:
@@ -113,20 +122,40 @@ def _attention(t: Tensors, step: Step | None, heads_first: bool = False) -> Cost
     q, k, v = found[:3]
     if q.shape[-1] != k.shape[-1]:
         return None
-    if len(q.shape) == 4 and len(k.shape) == 4 and q.shape[0] == k.shape[0] and q.shape[1] % max(k.shape[1], 1) == 0:
-        batch, heads, rows, size = q.shape
-        keys = k.shape[2]
+    tokens, head = (1, 2) if name in _HEADS_LAST else (2, 1)
+    if (
+        len(q.shape) == 4
+        and len(k.shape) == 4
+        and q.shape[0] == k.shape[0]
+        and not q.shape[head] % max(k.shape[head], 1)
+    ):
+        if name == "fwd_kvcache":  # of a cache's tokens only those of the sequence count, and nobody says how many
+            return None
+        batch, size = q.shape[0], q.shape[3]
+        heads, rows, keys = q.shape[head], q.shape[tokens], k.shape[tokens]
         pairs = rows * keys - rows * (rows - 1) // 2 if rows <= keys else rows * keys
         flops = 4.0 * batch * heads * size * pairs
         return Cost(flops, 2 * q.bytes + k.bytes + v.bytes, q.dtype)
+    return _over_cache(q, k.shape[1 if name.startswith("cpu_attention") else -2], k.size, step)
+
+
+def _paged_attention(given: Sequence[Tensor], step: Step | None) -> Cost | None:
+    """`paged_attention_v1(out, query, keys, values [pages, heads, size, tokens], …)`; v2 has sums before `query`."""
+    at = next((i for i, x in enumerate(given) if len(x.shape) == 5), 0)
+    if at < 2 or len(given) < at + 2 or len(given[at + 1].shape) != 4:
+        return None
+    return _over_cache(given[at - 1], given[at + 1].shape[1], given[at + 1].size, step)
+
+
+def _over_cache(q: Tensor, kv_heads: int, size: float, step: Step | None) -> Cost | None:
+    """Return the work of queries [tokens, heads, head size] over cached keys and values of the lengths `step` tells."""
     lengths = [x for x in ((step.prefill, step.decode) if step else ()) if x is not None]
     if len(q.shape) != 3 or not lengths:
         return None
-    heads, size = q.shape[1:]
+    heads, head_size = q.shape[1:]
     causal = sum(x.products - (x.squares - x.queries) / 2 for x in lengths)
-    kv_heads = k.shape[1 if heads_first else -2]
-    cached = sum(x.keys for x in lengths) * 2.0 * kv_heads * size * k.size
-    return Cost(4.0 * heads * size * causal, 2 * q.bytes + cached, q.dtype)
+    cached = sum(x.keys for x in lengths) * 2.0 * kv_heads * head_size * size
+    return Cost(4.0 * heads * head_size * causal, 2 * q.bytes + cached, q.dtype)
 
 
 def _once(given: Sequence[Tensor]) -> Cost:

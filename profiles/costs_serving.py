@@ -144,7 +144,7 @@ def _sorted(t: Tensors) -> Cost | None:
 def _taken(t: Tensors) -> Cost | None:
     """`index_select(x, dim, ids)`: the trace keeps no `dim`, so it is the axis whose rows are the smallest."""
     given = _first(t, 2)
-    if given is None or not given[0].numel or len(given[1].shape) > 1:
+    if given is None or not given[0].numel or not given[0].shape or len(given[1].shape) > 1:
         return None
     x, ids = given
     smallest = min(math.prod(x.shape) // n for n in x.shape)

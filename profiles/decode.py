@@ -18,6 +18,8 @@ PATIENCE = 16
 
 NO_RAW = msgspec.Raw()
 MOST = 1 << 62
+MOST_DURATION = 1 << 53
+"""ns: 104 days."""
 Int = Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
 
 
@@ -94,6 +96,8 @@ class Columns(Protocol):
 class Decoder(Divider):
     """The sink of a ChromeReader: decodes into `columns` and counts what was mended or lost."""
 
+    mark = b'"ph"'
+
     def __init__(self, columns: Columns) -> None:
         super().__init__()
         self._columns = columns
@@ -123,7 +127,11 @@ class Decoder(Divider):
 
     def _add_loose(self, loose: list[_Loose]) -> bool:
         timed = [(event, exact_ns(event.ts), exact_ns(event.dur)) for event in loose]
-        sound = [(_tighten(event), ts, dur) for event, ts, dur in timed if ts is not None and dur is not None]
+        sound = [
+            (_tighten(event), ts, dur)
+            for event, ts, dur in timed
+            if ts is not None and dur is not None and abs(dur) < MOST_DURATION
+        ]
         if len(sound) < len(timed):
             self.dropped["times that are no numbers, or too large"] += len(timed) - len(sound)
         return self._columns.add([event for event, *_ in sound], [(ts, dur) for _, ts, dur in sound])
@@ -185,10 +193,17 @@ def _tighten(event: _Loose) -> Event:
     )  # fmt: skip
 
 
+_HUGE = re.compile(r"[eE][+-]?\d{3}|\d{40}")
+"""An exponent or a number so long that no clock shows it; as a fraction it would fill the memory."""
+
+
 def exact_ns(microseconds: object) -> int | None:
     """Return a time written as an integer or as decimal text in ns, the nearest one; None where it fits no clock."""
+    text = str(microseconds)
+    if _HUGE.search(text):
+        return None
     try:
-        ns = round(Fraction(str(microseconds)) * 1000)
+        ns = round(Fraction(text) * 1000)
     except (ValueError, ZeroDivisionError):
         return None
     return ns if abs(ns) < MOST else None

@@ -16,7 +16,12 @@ SPACE = b" \r\n\t,"
 
 
 class Divider(ABC):
-    """The sink of a list: `add` takes what can be read; what was mended or lost is counted."""
+    """The sink of a list: `add` takes what can be read; what was mended or lost is counted.
+
+    `mark` is a key that every object of the list has, and none within them.
+    """
+
+    mark: bytes
 
     def __init__(self) -> None:
         self.repaired: Counter[str] = Counter()
@@ -67,8 +72,8 @@ class Divider(ABC):
             if end is not None and self._add_or_mend(text[start:end]):
                 at = bisect_left(starts, end)  # what looked like objects in between were values of this one
                 close = _close_behind(text, end)
-            elif end is None and not final and len(starts) - at < MOST_IN_ONE:
-                return Taken(start, ended=False)  # the cut may have fallen into a value of it
+            elif end is None and not final and self._may_go_on(text, bounds[at:]):
+                return Taken(start, ended=False)
             else:
                 end, close = _guess_close(fragment)
                 self._rescue(fragment[:end].rstrip(SPACE), may_be_cut=final and is_last and not close)
@@ -80,6 +85,14 @@ class Divider(ABC):
     def _add_or_mend(self, text: bytes) -> bool:
         whole = text.rstrip(SPACE)
         return not whole or self.add(whole) or self._mend(whole)
+
+    def _may_go_on(self, text: bytes, behind: list[int]) -> bool:
+        """Return whether an object that has no end in `text` may have one in the next piece.
+
+        `behind` is where other objects seem to begin in the rest of it: few of them may be in its texts, any number are
+        values of its own if none is marked as an object of the list.
+        """
+        return len(behind) <= MOST_IN_ONE or self.mark not in text[behind[0] :]
 
     def _rescue(self, text: bytes, may_be_cut: bool) -> None:
         """Read the fields of an object one by one where its text is no JSON, e.g. for quotes within a name."""
@@ -104,5 +117,8 @@ def _close_behind(text: bytes, end: int) -> int:
 
 def _guess_close(fragment: bytes) -> tuple[int, int]:
     """Return (end of a broken object, index behind the `]` that follows it, 0 for none) by what ends look like."""
-    match = _CLOSE.search(fragment)
-    return (match.start() + 1, match.end()) if match else (len(fragment), 0)
+    for match in _CLOSE.finditer(fragment):
+        whole = fragment[: match.start() + 1]
+        if whole.count(b"{") == whole.count(b"}") and whole.count(b"[") == whole.count(b"]"):
+            return match.start() + 1, match.end()
+    return len(fragment), 0

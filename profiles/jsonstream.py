@@ -34,31 +34,30 @@ class JsonStream:
     def __init__(self, stream: ByteStream, remedy: str) -> None:
         self.cut = False
         """Whether the file ended within a value or a list."""
-        self._stream, self._remedy, self._text, self._final = stream, remedy, b"", False
+        self._stream, self._remedy, self._text, self._at, self._final = stream, remedy, b"", 0, False
 
     def start(self) -> bytes:
         """Read up to the first byte of the document and return it; nothing where the file is empty."""
-        self._more()
+        self._more(PIECE_BYTES)
         self._text = self._text.removeprefix(UTF8_BOM)
         return self.peek()
 
     def peek(self) -> bytes:
         """Skip white space and return the next byte, none at the end."""
         while True:
-            self._text = self._text[skip_space(self._text, 0) :]
-            if self._text or not self._more():
-                return self._text[:1]
+            self._at = skip_space(self._text, self._at)
+            if self._at < len(self._text) or not self._more(PIECE_BYTES):
+                return self._text[self._at : self._at + 1]
 
     def enter(self, bracket: bytes) -> bool:
         """Step behind `bracket` where it stands next; return whether it does."""
         found = self.peek() == bracket
-        if found:
-            self._text = self._text[1:]
+        self._at += found
         return found
 
     def rest(self) -> bytes:
         """Return what is left of the text read so far."""
-        return self._text
+        return self._text[self._at :]
 
     def keys(self) -> Iterator[str]:
         """Yield the keys of the object entered, the text then standing at the value; ends behind the object."""
@@ -78,11 +77,11 @@ class JsonStream:
         """Return the value at which the text stands; None, and `cut`, when the file ends within it."""
         size = PIECE_BYTES
         while True:
-            end = end_of_value(self._text, 0)
+            end = end_of_value(self._text, self._at)
             if end is not None:
-                value, self._text = self._text[:end], self._text[end:]
+                value, self._at = self._text[self._at : end], end
                 return value
-            if len(self._text) > MOST_BLOCK_BYTES:
+            if len(self._text) - self._at > MOST_BLOCK_BYTES:
                 raise BrokenInput("a single value of the file's header is over 256 MB", self._remedy)
             size *= 2
             if not self._more(size):
@@ -91,36 +90,39 @@ class JsonStream:
 
     def read_list(self, sink: Sink) -> None:
         """Hand over the objects of the list entered until it ends; the text then stands behind its `]`."""
+        size = PIECE_BYTES
         while True:
-            text = self._text
-            end, start = _last_boundary(text)
-            if end:
-                taken = sink(text[:end], False)
-                self._text = text[taken.until if taken.ended or taken.until < end else start :]
+            end, start = _last_boundary(self._text, self._at)
+            taken = sink(self._text[self._at : end], False) if end else Taken(0, ended=False)
+            if taken.until or taken.ended:
+                until = self._at + taken.until
+                self._at = until if taken.ended or until < end else start
                 if taken.ended:
                     return
-            if not self._more():
+            # an object longer than a piece is looked at again with twice as much behind it
+            size = PIECE_BYTES if taken.until else 2 * size
+            if not self._more(size):
                 break
             if len(self._text) > MOST_BLOCK_BYTES:
                 raise BrokenInput("a single event of the trace is over 256 MB", self._remedy)
         if self.enter(b"]"):
             return
-        taken = sink(self._text, True)
+        taken = sink(self.rest(), True)
         self.cut = self.cut or not taken.ended
-        self._text = self._text[taken.until :] if taken.ended else b""
+        self._at = self._at + taken.until if taken.ended else len(self._text)
 
-    def _more(self, size: int = 0) -> bool:
-        data = self._stream.read(size or PIECE_BYTES)
+    def _more(self, size: int) -> bool:
+        data = self._stream.read(size)
         self._final = not data
-        self._text += data
+        self._text, self._at = self._text[self._at :] + data, 0
         return not self._final
 
 
-def _last_boundary(text: bytes) -> tuple[int, int]:
-    """Return the indices behind the last `}` of `text` that a comma and a `{` follow, and of that `{`; 0 for none."""
+def _last_boundary(text: bytes, begin: int) -> tuple[int, int]:
+    """Return the indices behind the last `}` from `begin` on that `, {` follows, and of that `{`; 0 for none."""
     start = len(text)
-    while (start := text.rfind(b"{", 0, start)) > 0:
-        first = max(0, start - 64)
+    while (start := text.rfind(b"{", begin, start)) > begin:
+        first = max(begin, start - 64)
         before = text[first:start].rstrip()
         event = before[:-1].rstrip()
         if before.endswith(b",") and event.endswith(b"}"):

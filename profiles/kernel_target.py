@@ -119,8 +119,8 @@ def _most(column: np.ndarray, time: np.ndarray, texts: tuple[str, ...]) -> str:
 
 
 def _largest(numbers: np.ndarray, time: np.ndarray) -> int:
-    """Return the number on which most of `time` falls; of equal ones the smallest."""
-    return int(np.bincount(numbers, weights=time).argmax())
+    """Return the number on which most of `time` falls, the most frequent where there is none; of equals the least."""
+    return int(np.bincount(numbers, weights=time if time.any() else None).argmax())
 
 
 def _reach(family: Family, source: str, op: str) -> Reach:

@@ -115,6 +115,8 @@ class _Reader:
 class _Records(Divider):
     """Takes the records of one list."""
 
+    mark = b'"start_timestamp"'
+
     def __init__(self, process: Process, kind: str, columns: RowColumns) -> None:
         super().__init__()
         self._process, self._kind, self._columns = process, kind, columns
