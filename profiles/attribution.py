@@ -36,6 +36,8 @@ class Work:
     phase: Indices
     """One per entry: an index into `phases`."""
     phases: tuple[str, ...]
+    round: Integers
+    """One per entry: the number of the step of a repeated sequence that it is of; -1: of none."""
     graphs: GraphTime
     device: DeviceKind
 
@@ -64,7 +66,7 @@ def attribute_work(events: Events, donors: Sequence[Donor] = (), paths: bool = F
     device = tell_device(events)
     if device in ("cpu", "none"):
         rows = find_ops(events)
-        origin = trace_launches(events, rows)
+        origin = replace(trace_launches(events, rows), op=rows)
         lines = name_lines(events, origin, paths)
         own = events.dur.copy()
         own[rows] = self_times(events, rows)
@@ -89,8 +91,8 @@ def tell_device(events: Events) -> DeviceKind:
     return "cuda" if any(name.startswith("cu") for name in names) else "gpu"
 
 
-def name_phases(events: Events, origin: Origin, device: DeviceKind) -> tuple[Indices, tuple[str, ...]]:
-    """Return the phase of each entry, an index into the names of phases, and those.
+def name_phases(events: Events, origin: Origin, device: DeviceKind) -> tuple[Indices, tuple[str, ...], Integers]:
+    """Return the phase of each entry, an index into the names of phases, those, and the round of each entry.
 
     Where no range names a phase, it is the repeated sequence that the entry is of.
     """
@@ -101,9 +103,10 @@ def name_phases(events: Events, origin: Origin, device: DeviceKind) -> tuple[Ind
     inside = origin.step >= 0
     phase[inside] = np.array(named, np.int32)[events.name[origin.step[inside]]]
     phase[origin.launch < 0] = words[BEFORE]
+    rounds = np.full(len(phase), -1, np.int64)
     if device != "cpu" and len(phase) and not any(steps):
         order = np.argsort(events.ts[origin.work], kind="stable")
-        found = find_sequences(events.name[origin.work][order].astype(np.int64))
+        found, rounds[order] = find_sequences(events.name[origin.work][order].astype(np.int64))
         labels = np.array([words.setdefault(label, len(words)) for label in found], np.int32)
         phase[order] = np.where(labels == words[NO_PHASE], phase[order], labels)
-    return phase, tuple(words)
+    return phase, tuple(words), rounds

@@ -57,14 +57,19 @@ def parse_inputs(text: str) -> tuple[Tensor | None, ...]:
         return ()
     if not isinstance(shapes, list) or not isinstance(types, list):
         return ()
+    if any(_is_nonsense(shape) for shape in shapes):
+        return ()
     types = [*types, *[""] * (len(shapes) - len(types))]
     return tuple(_tensor(shape, kind) for shape, kind in zip(shapes, types, strict=False))
 
 
+def _is_nonsense(shape: Any) -> bool:
+    sizes = shape if isinstance(shape, list) and all(isinstance(n, int) for n in shape) else []
+    return any(n < 0 for n in sizes) or math.prod(sizes) >= MOST_ELEMENTS
+
+
 def _tensor(shape: Any, kind: Any) -> Tensor | None:
-    if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
-        return None
-    if math.prod(shape) >= MOST_ELEMENTS:
+    if not isinstance(shape, list) or not all(isinstance(n, int) for n in shape):
         return None
     if not isinstance(kind, str) or (not shape and kind in ("", "Scalar", "ScalarList")):
         return None

@@ -118,11 +118,11 @@ def measure_device(events: Events, window_ns: int | None = None) -> DeviceTime:
         no_launch_ns=int(dur[kernels][~launched].sum()),
         zero_dur=int((dur[kernels] == 0).sum()),
         top=top,
-        per_device=_split_devices(events, kernels, work),
+        per_device=_split_devices(events, kernels, work, window_ns),
     )
 
 
-def _split_devices(events: Events, kernels: Integers, work: Integers) -> dict[str, OneDevice]:
+def _split_devices(events: Events, kernels: Integers, work: Integers, window_ns: int | None) -> dict[str, OneDevice]:
     """Return the numbers of each device by its name in the file; nothing where there is one."""
     device_of = [str(device) for device, _ in events.pool.streams]
     devices = sorted({device_of[s] for s in np.unique(events.stream[work]).tolist() if s >= 0})
@@ -134,7 +134,7 @@ def _split_devices(events: Events, kernels: Integers, work: Integers) -> dict[st
         mine = work[number[events.stream[work]] == i]
         own = kernels[number[events.stream[kernels]] == i]
         start, end = events.ts[mine], events.end[mine]
-        span, busy = int(end.max() - start.min()), union_ns(start, end)
+        span, busy = window_ns or int(end.max() - start.min()), union_ns(start, end)
         times[name] = OneDevice(
             kernels=len(own), kernel_ns=int(events.dur[own].sum()), busy_gpu_ns=busy, gpu_span_ns=span,
             idle_fraction=round(1 - busy / span, 6) if span else None,

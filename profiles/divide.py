@@ -1,18 +1,27 @@
-"""Find what is broken in a piece of a list: halve it until what cannot be read stands alone, and go on behind it."""
+"""Take the objects of a list where not all of them can be read: find what is broken, and go on behind it."""
 
 from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from bisect import bisect_left
 from collections import Counter
+from typing import NamedTuple
 
-from kernelwright.profiles.jsonstream import Taken, split_objects
-from kernelwright.profiles.jsontext import end_of_value, repair, skip_space
+from kernelwright.profiles.jsonstream import Taken
+from kernelwright.profiles.jsontext import BOUNDARY, end_of_value, repair, skip_space
 
-FEW = 16
+AT_ONCE = 64
 MOST_IN_ONE = 6
+MOST_LOOKED_AT = 32
 SPACE = b" \r\n\t,"
+
+
+class _Walk(NamedTuple):
+    objects: list[tuple[int, int]]
+    """(start, end) of those that end in the text."""
+    until: int
+    """Where the walk stopped: at an object without an end, behind the list's `]`, or at the end of the text."""
+    closed: bool
 
 
 class Divider(ABC):
@@ -38,7 +47,29 @@ class Divider(ABC):
     def __call__(self, text: bytes, final: bool) -> Taken:
         if self._add_or_mend(text):
             return Taken(len(text), ended=False)
-        return self._divide(text, final)
+        at = 0
+        while True:
+            walk = _walk(text, at)
+            taken = self._add_run(text, walk.objects)
+            if taken < len(walk.objects):
+                at, ended = self._rescue(text, walk.objects[taken][0], final)
+                if ended:
+                    return Taken(at, ended=True)
+                continue
+            at = walk.until
+            if walk.closed or at == len(text):
+                return Taken(at, walk.closed)
+            if len(walk.objects) == AT_ONCE:
+                continue
+            if not final and self._may_go_on(text, at):
+                return Taken(at, ended=False)
+            at, ended = self._rescue(text, at, final)
+            if ended:
+                return Taken(at, ended=True)
+
+    def _add_or_mend(self, text: bytes) -> bool:
+        whole = text.strip(SPACE)
+        return not whole or self.add(whole) or self._mend(whole)
 
     def _mend(self, text: bytes) -> bool:
         mended = repair(text)
@@ -47,72 +78,64 @@ class Divider(ABC):
             return True
         return False
 
-    def _divide(self, text: bytes, final: bool) -> Taken:
-        """Halve `text` until what cannot be read stands alone."""
-        starts = split_objects(text)
-        if len(starts) <= FEW:
-            return self._take_singly(text, starts, final)
-        middle = starts[len(starts) // 2]
-        taken = self(text[:middle], False)
-        if taken.ended:
-            return taken
-        rest = self(text[taken.until :], final)
-        return Taken(taken.until + rest.until, rest.ended)
+    def _add_run(self, text: bytes, objects: list[tuple[int, int]]) -> int:
+        """Take the first of `objects`, up to one that cannot be read; return how many. Halves what cannot."""
+        if not objects or self._add_or_mend(text[objects[0][0] : objects[-1][1]]):
+            return len(objects)
+        half = len(objects) // 2
+        if not half:
+            return 0
+        taken = self._add_run(text, objects[:half])
+        return taken if taken < half else half + self._add_run(text, objects[half:])
 
-    def _take_singly(self, text: bytes, starts: list[int], final: bool) -> Taken:
-        bounds = [*starts, len(text)]
-        at = 0
-        while at < len(starts):
-            start, fragment, is_last = starts[at], text[starts[at] : bounds[at + 1]], at + 1 == len(starts)
-            at += 1
-            if self._add_or_mend(fragment):
-                continue
-            begin = skip_space(text, start)
-            end = begin if text[begin : begin + 1] == b"]" else end_of_value(text, begin)
-            if end is not None and self._add_or_mend(text[start:end]):
-                at = bisect_left(starts, end)  # what looked like objects in between were values of this one
-                close = _close_behind(text, end)
-            elif end is None and not final and self._may_go_on(text, bounds[at:]):
-                return Taken(start, ended=False)
-            else:
-                end, close = _guess_close(fragment)
-                self._rescue(fragment[:end].rstrip(SPACE), may_be_cut=final and is_last and not close)
-                close += start if close else 0
-            if close:
-                return Taken(close, ended=True)
-        return Taken(len(text), ended=False)
+    def _may_go_on(self, text: bytes, start: int) -> bool:
+        """Return whether the object at `start`, which has no end in `text`, may have one in the next piece.
 
-    def _add_or_mend(self, text: bytes) -> bool:
-        whole = text.rstrip(SPACE)
-        return not whole or self.add(whole) or self._mend(whole)
-
-    def _may_go_on(self, text: bytes, behind: list[int]) -> bool:
-        """Return whether an object that has no end in `text` may have one in the next piece.
-
-        `behind` is where other objects seem to begin in the rest of it: few of them may be in its texts, any number are
-        values of its own if none is marked as an object of the list.
+        It may if what seems to be other objects behind it are few, as in a text of it, or values of its own.
         """
-        return len(behind) <= MOST_IN_ONE or self.mark not in text[behind[0] :]
+        behind = [match.end() for match in BOUNDARY.finditer(text, start)]
+        return len(behind) <= MOST_IN_ONE or not any(self._is_item(text, at) for at in behind[:MOST_LOOKED_AT])
 
-    def _rescue(self, text: bytes, may_be_cut: bool) -> None:
-        """Read the fields of an object one by one where its text is no JSON, e.g. for quotes within a name."""
-        if may_be_cut and end_of_value(text, 0) is None:
+    def _is_item(self, text: bytes, start: int) -> bool:
+        """Return whether an object of the list begins at `start`, and no value of one."""
+        return self.mark in text[start : end_of_value(text, start)]
+
+    def _rescue(self, text: bytes, start: int, final: bool) -> tuple[int, bool]:
+        """Take what can be told of the broken object at `start`; return where to go on, and whether the list ended."""
+        stop = next((m.end() for m in BOUNDARY.finditer(text, start) if self._is_item(text, m.end())), len(text))
+        fragment = text[start:stop]
+        end, close = _guess_close(fragment)
+        whole = fragment[:end].strip(SPACE)
+        if final and stop == len(text) and not close and end_of_value(whole, 0) is None:
             self.dropped["cut off"] += 1
-        elif self.extract(text):
+        elif self.extract(whole):
             self.repaired["quotes or keys that are no JSON"] += 1
         else:
             self.dropped["unreadable"] += 1
+        return (start + close, True) if close else (stop, False)
+
+
+def _walk(text: bytes, at: int) -> _Walk:
+    """Return the objects from `at` on, AT_ONCE at most, up to one that has no end in `text`."""
+    objects: list[tuple[int, int]] = []
+    while len(objects) < AT_ONCE:
+        at = skip_space(text, at)
+        if at == len(text):
+            break
+        if text[at : at + 1] == b",":
+            at += 1
+            continue
+        if text[at : at + 1] == b"]":
+            return _Walk(objects, at + 1, closed=True)
+        end = end_of_value(text, at)
+        if end is None or end == at:
+            break
+        objects.append((at, end))
+        at = end
+    return _Walk(objects, at, closed=False)
 
 
 _CLOSE = re.compile(rb"\}\s*,?\s*\](?=\s*(?:,|\}|$))")
-
-
-def _close_behind(text: bytes, end: int) -> int:
-    """Return the index behind the `]` that follows an object which ends at `end`; 0 where none does."""
-    at = skip_space(text, end)
-    while text[at : at + 1] == b",":
-        at = skip_space(text, at + 1)
-    return at + 1 if text[at : at + 1] == b"]" else 0
 
 
 def _guess_close(fragment: bytes) -> tuple[int, int]:

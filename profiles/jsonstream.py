@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kernelwright.profiles.errors import BrokenInput
-from kernelwright.profiles.jsontext import BOUNDARY, end_of_value, skip_space
+from kernelwright.profiles.jsontext import end_of_value, skip_space
 from kernelwright.profiles.stream import UTF8_BOM, ByteStream
 
 PIECE_BYTES = 120 << 10
@@ -128,8 +128,3 @@ def _last_boundary(text: bytes, begin: int) -> tuple[int, int]:
         if before.endswith(b",") and event.endswith(b"}"):
             return first + len(event), start
     return 0, 0
-
-
-def split_objects(text: bytes) -> list[int]:
-    """Return the starts of what looks like an object of a list in `text`, ascending, the first 0."""
-    return [0, *(match.end() for match in BOUNDARY.finditer(text))]

@@ -8,6 +8,7 @@ one row for each launch, one column for each metric, and a second row of units.
 from __future__ import annotations
 
 import csv
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -79,7 +80,7 @@ def _find_header(lines: list[str]) -> tuple[int, bool] | None:
 
 
 _Launch = tuple[str, str]
-"""(id, kernel)"""
+"""(which, kernel)"""
 
 
 def read_ncu(text: str) -> tuple[KernelCounters, ...]:
@@ -101,8 +102,10 @@ def read_ncu(text: str) -> tuple[KernelCounters, ...]:
 
 def _read_details(rows: Iterable[dict[str, str]], advice: dict[_Launch, list[str]]) -> dict[_Launch, dict[str, float]]:
     launches: dict[_Launch, dict[str, float]] = defaultdict(dict)
+    file = 0
     for row in rows:
-        key = (row.get("ID") or "", row.get("Kernel Name") or "")
+        file += row.get("ID") == "ID"  # the header of a second file: its ids begin again
+        key = (f"{file}/{row.get('ID') or ''}", row.get("Kernel Name") or "")
         value = _value(row.get("Metric Value") or "", row.get("Metric Unit") or "")
         if value is not None and row.get("Metric Name"):
             launches[key].setdefault(row["Metric Name"], value)
@@ -112,25 +115,33 @@ def _read_details(rows: Iterable[dict[str, str]], advice: dict[_Launch, list[str
 
 
 def _read_raw(rows: Iterable[dict[str, str]]) -> dict[_Launch, dict[str, float]]:
+    """Return the metrics of each launch; without a row of units only shares, which need none."""
     units: dict[str, str] = {}
     launches: dict[_Launch, dict[str, float]] = {}
-    for row in rows:
-        if not row.get("ID"):
-            units = units or {name: unit or "" for name, unit in row.items() if isinstance(unit, str)}
-            continue
-        values = {name: _value(text, units.get(name, "")) for name, text in row.items() if isinstance(text, str)}
-        found = {name: value for name, value in values.items() if value is not None and "__" in name}
-        if found:
-            launches[row["ID"], row.get("Kernel Name") or ""] = found
+    for number, row in enumerate(rows):
+        texts = {name: text for name, text in row.items() if isinstance(name, str) and isinstance(text, str)}
+        if texts.get("ID") == "ID":
+            if any(name != text for name, text in texts.items()):
+                raise BrokenInput("two CSVs with other columns in one file", "name them one by one")
+            units = {}
+        elif not texts.get("ID"):
+            units = texts
+        else:
+            known = {name: text for name, text in texts.items() if "__" in name and (units or ".pct_" in name)}
+            values = {name: _value(text, units.get(name, "")) for name, text in known.items()}
+            found = {name: value for name, value in values.items() if value is not None}
+            if found:
+                launches[str(number), texts.get("Kernel Name", "")] = found
     return launches
 
 
 def _value(text: str, unit: str) -> float | None:
-    """Return the number in base units; None where ncu writes `n/a`."""
+    """Return the number in base units; None where ncu writes `n/a` or `nan`."""
     try:
-        return float(text.replace(",", "")) * _SCALES.get(unit.strip().lower(), 1.0)
+        value = float(text.replace(",", "")) * _SCALES.get(unit.strip().lower(), 1.0)
     except ValueError:
         return None
+    return value if math.isfinite(value) else None
 
 
 def _counters(name: str, metrics: Mapping[str, float], advice: list[str]) -> KernelCounters:

@@ -23,25 +23,20 @@ def choose_step(work: Work) -> tuple[Integers, str]:
         return np.arange(len(work.phase)), "all of the trace"
     mine = np.flatnonzero(work.phase == phase)
     sequence = _SEQUENCE.fullmatch(work.phases[phase])
+    steps, member = np.unique((work.round if sequence else work.origin.step)[mine], return_inverse=True)
+    lengths = np.bincount(member, weights=work.ns[mine])
+    order = np.argsort(lengths, kind="stable")
     if sequence:
-        mine = mine[np.argsort(work.events.ts[work.origin.work[mine]], kind="stable")]
-        member = np.arange(len(mine)) // int(sequence[1])
-        chosen = _median(member, work.ns[mine])
-        return mine[member == chosen], f"{work.phases[phase]}, round {chosen + 1} of {member[-1] + 1}"
-    rows, member = np.unique(work.origin.step[mine], return_inverse=True)
-    chosen = _median(member, work.ns[mine])
-    return mine[member == chosen], work.events.pool.names[work.events.name[rows[chosen]]]
+        whole = np.bincount(member)[order] == int(sequence[1])  # a window cuts its first and last round
+        order = order[whole] if whole.any() else order
+    chosen = int(order[len(order) // 2])
+    if sequence:
+        return mine[member == chosen], f"{work.phases[phase]}, round {chosen + 1} of {len(steps)}"
+    return mine[member == chosen], work.events.pool.names[work.events.name[steps[chosen]]]
 
 
 def _longest_phase(work: Work) -> int | None:
-    if not len(work.phase):
-        return None
+    """Return the phase in which most time is, of those that are steps; None where there is none."""
     times = np.bincount(work.phase, weights=work.ns, minlength=len(work.phases))
-    times[[i for i, name in enumerate(work.phases) if name in (BEFORE, NO_PHASE)]] = -1.0
-    return int(times.argmax()) if times.max() >= 0 else None
-
-
-def _median(member: Integers, ns: Integers) -> int:
-    """Return the member whose time is the median of all."""
-    lengths = np.bincount(member, weights=ns)
-    return int(np.argsort(lengths, kind="stable")[len(lengths) // 2])
+    there = [i for i in np.unique(work.phase).tolist() if work.phases[i] not in (BEFORE, NO_PHASE)]
+    return max(there, key=lambda i: float(times[i]), default=None)

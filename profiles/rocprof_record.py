@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from kernelwright.profiles.rows import Row
+
+_Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+"""ns; the largest number, which stands for an unknown time, is none."""
+_MOST = 1 << 62
 
 
 class _Handle(msgspec.Struct):
@@ -25,8 +29,8 @@ class _Dispatch(msgspec.Struct):
 
 
 class Record(msgspec.Struct):
-    start_timestamp: int = 0
-    end_timestamp: int = 0
+    start_timestamp: _Time = 0
+    end_timestamp: _Time = 0
     kind: int = 0
     operation: int = 0
     thread_id: int = 0
@@ -115,7 +119,7 @@ class Process:
     def row(self, kind: str, record: Record) -> Row:
         """Return the row of a record of the list `kind`; its name is a NameKey."""
         span = record.start_timestamp, record.end_timestamp - record.start_timestamp
-        correlation = record.correlation_id.internal
+        correlation = record.correlation_id.internal if 0 < record.correlation_id.internal < _MOST else 0
         if kind == "kernel_dispatch":
             work = record.dispatch_info or _Dispatch()
             device = self._devices.get(work.agent_id.handle, work.agent_id.handle)
@@ -128,7 +132,7 @@ class Process:
             device = next((self._devices[handle] for handle in ends if handle in self._devices), 0)
             return Row(
                 "gpu_memcpy", call, (self._gpu(device), "copy"), *span, correlation, track=(device, "copy"),
-                size=record.bytes,
+                size=record.bytes if record.bytes < _MOST else -1,
             )  # fmt: skip
         lane = (f"[{self._pid}] {self._pid}", record.thread_id)
         if kind == "rccl_api":

@@ -25,21 +25,26 @@ def find_ops(events: Events) -> Integers:
     return np.flatnonzero(are_ops(events))
 
 
-def self_times(events: Events, rows: Integers) -> Integers:
+def self_times(events: Events, rows: Integers, within: tuple[int, int] | None = None) -> Integers:
     """Return for each of `rows` its duration less that of the rows nested in it, ns; shape [len(rows)].
 
     Each moment belongs to the op of its thread that started last and still runs: the self times of a thread sum to the
-    union of its ops, also where ops cross. One sweep per thread.
+    union of its ops, also where ops cross. Only what is `within` two times counts, where they are given. One sweep per
+    thread.
     """
     start, end, lane = events.ts[rows], events.end[rows], events.lane[rows]
     order = np.lexsort((-end, start, lane))
     own = np.zeros(len(rows), np.int64)
     for first, stop in groups(lane[order]):
-        _sweep(order[first:stop], start, end, own)
+        _sweep(order[first:stop], start, end, own, within or _ALWAYS)
     return own
 
 
-def _sweep(order: Integers, start: Integers, end: Integers, own: Integers) -> None:
+_ALWAYS = (-(1 << 63), (1 << 63) - 1)
+
+
+def _sweep(order: Integers, start: Integers, end: Integers, own: Integers, within: tuple[int, int]) -> None:
+    first, last = within
     stack: list[tuple[int, int]] = []
     now = 0
 
@@ -50,7 +55,7 @@ def _sweep(order: Integers, start: Integers, end: Integers, own: Integers) -> No
             position, ends = stack[-1]
             if ends > now:
                 reached = ends if until is None else min(ends, until)
-                own[position] += reached - now
+                own[position] += max(min(reached, last) - max(now, first), 0)
                 now = reached
             if ends <= now:
                 stack.pop()

@@ -17,14 +17,15 @@ REGULAR = 0.5
 OUTSIDE = "outside"
 
 
-def find_sequences(names: Integers) -> list[str]:
-    """Return for each of the kernels `names` (numbers, in order of time) its sequence: `sequence 1 of 46 kernels`.
+def find_sequences(names: Integers) -> tuple[list[str], Integers]:
+    """Return for each of the kernels `names` (numbers, in order of time) its sequence: `sequence 1 of 46 kernels`, and
+    the number of its step, -1 for none.
 
     A kernel that comes once per step marks where steps begin: of those whose distances are mostly equal the one whose
     repeated steps cover most, then the rarest. Steps of the same kernels in the same order are one sequence; what is
     left is looked through again. What is in no repeated step is `outside`.
     """
-    labels = [OUTSIDE] * len(names)
+    labels, steps_of, count = [OUTSIDE] * len(names), np.full(len(names), -1, np.int64), 0
     numbers: dict[bytes, int] = {}
     runs = [(0, len(names))]
     while runs:
@@ -35,9 +36,11 @@ def find_sequences(names: Integers) -> list[str]:
         for a, b in steps:
             number = numbers.setdefault(names[begin + a : begin + b].tobytes(), len(numbers) + 1)
             labels[begin + a : begin + b] = [f"sequence {number} of {b - a} kernels"] * (b - a)
+            steps_of[begin + a : begin + b] = count
+            count += 1
         edges = [0, *(edge for step in steps for edge in step), end - begin]
         runs += [(begin + a, begin + b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b > a]
-    return labels
+    return labels, steps_of
 
 
 def _find_steps(names: Integers) -> list[tuple[int, int]]:

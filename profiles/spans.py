@@ -8,6 +8,8 @@ import numpy as np
 
 from kernelwright.profiles.events import Flags, Indices, Integers
 
+MOST_ROUNDS = 64
+
 
 def union_ns(start: Integers, end: Integers) -> int:
     """Return the length of the union of the intervals [start, end), ns; those without a length do not count."""
@@ -77,14 +79,46 @@ def _sweep(rows: Integers, start: Integers, end: Integers, points: Integers) -> 
     first = np.searchsorted(points, starts, "left")
     holds = first < np.searchsorted(points, ends, "left")
     rows, ends, first = rows[holds], ends[holds], first[holds]
-    # the last span that starts at or before each point, or else the nearest before it that ends behind the point
+    if not len(rows):
+        return np.full(len(points), -1, np.int64)
+    at = _nearest(first, ends, points)
+    return np.where(at >= 0, rows[at], -1)
+
+
+def _nearest(first: Integers, ends: Integers, points: Integers) -> Integers:
+    """Return for each point the last span that starts at or before it and ends behind it, -1 for none.
+
+    `first` is the first point that each span could hold. By whole arrays: from the last span that starts before a point
+    on to the nearest before that which ends later, until one holds the point. Few rounds do for all but deep nests that
+    end together; those are swept point by point.
+    """
     at = np.searchsorted(first, np.arange(len(points)), "right") - 1
     left = _past_end(np.flatnonzero(at >= 0), at, ends, points)
     outer = _find_outer(ends) if len(left) else at
-    while len(left):
+    for _ in range(MOST_ROUNDS):
+        if outer is None or not len(left):
+            break
         at[left] = outer[at[left]]
         left = _past_end(left[at[left] >= 0], at, ends, points)
-    return np.where(at >= 0, rows[at], -1) if len(rows) else at
+    return _sweep_points(first, ends, points) if len(left) else at
+
+
+def _sweep_points(first: Integers, ends: Integers, points: Integers) -> Integers:
+    """Do the same with a stack of the spans that are open, in linear time."""
+    pushes, until = first.tolist(), ends.tolist()
+    stack: list[int] = []
+    result = [-1] * len(points)
+    at = 0
+    for i, time in enumerate(points.tolist()):
+        while at < len(pushes) and pushes[at] <= i:
+            while stack and until[stack[-1]] <= until[at]:
+                stack.pop()  # it started before and ends before: it is never the innermost again
+            stack.append(at)
+            at += 1
+        while stack and until[stack[-1]] <= time:
+            stack.pop()
+        result[i] = stack[-1] if stack else -1
+    return np.array(result, np.int64)
 
 
 def _past_end(of: Integers, at: Integers, ends: Integers, points: Integers) -> Integers:
@@ -92,11 +126,14 @@ def _past_end(of: Integers, at: Integers, ends: Integers, points: Integers) -> I
     return of[ends[at[of]] <= points[of]]
 
 
-def _find_outer(ends: Integers) -> Integers:
-    """Return for each span the nearest before it that ends later, -1 for none; twice as far with each step."""
+def _find_outer(ends: Integers) -> Integers | None:
+    """Return for each span the nearest before it that ends later, -1 for none; None where that takes many rounds."""
     outer = np.arange(-1, len(ends) - 1)
     left = np.arange(1, len(ends))
-    while len(left := left[ends[outer[left]] <= ends[left]]):
+    for _ in range(MOST_ROUNDS):
+        left = left[ends[outer[left]] <= ends[left]]
+        if not len(left):
+            return outer
         outer[left] = outer[outer[left]]
         left = left[outer[left] >= 0]
-    return outer
+    return None

@@ -14,7 +14,7 @@ from kernelwright.profiles.devices import Device
 from kernelwright.profiles.events import Events
 from kernelwright.profiles.gaps import Gaps, find_gaps
 from kernelwright.profiles.graphs import Donor, GraphTime
-from kernelwright.profiles.headroom import find_floors, tell_gpu
+from kernelwright.profiles.headroom import Floors, find_floors, tell_gpu
 from kernelwright.profiles.health import Health
 from kernelwright.profiles.kernel_target import KernelTarget, rank_kernel_targets
 from kernelwright.profiles.lines import HOW
@@ -80,11 +80,19 @@ def summarise(events: Events, donors: Sequence[Donor] = (), device: Device | Non
 
 
 def summarise_work(
-    work: Work, events: Events, device: Device | None = None, window_ns: tuple[int, int] | None = None
+    work: Work,
+    events: Events,
+    device: Device | None = None,
+    window_ns: tuple[int, int] | None = None,
+    floors: Floors | None = None,
 ) -> TraceSummary:
-    """Return the summary of `work`, the attributed work of the trace `events`, where both are cut to `window_ns`."""
-    gpu = device if work.device in ("cpu", "none") else tell_gpu(events, device)
-    floors = find_floors(work.events, work.origin, work.lines, gpu)
+    """Return the summary of `work`, the attributed work of the trace `events`.
+
+    `window_ns` is what both are cut to, `floors` then the least times of what is left (`window.py`).
+    """
+    gpu = name_peaks(work, events, device)
+    floors = floors or find_floors(work.events, work.origin, work.lines, gpu)
+    length = window_ns[1] - window_ns[0] if window_ns else None
     how = np.bincount(work.lines.how, weights=work.ns, minlength=len(HOW)).astype(np.int64).tolist()
     launch_of = np.full(len(events), -1, np.int64)
     launch_of[work.origin.work] = work.origin.launch
@@ -93,8 +101,8 @@ def summarise_work(
         gpu=gpu.name if gpu else "",
         events=events.num_events,
         window_ns=window_ns,
-        time=measure_device(events, window_ns[1] - window_ns[0] if window_ns else None),
-        cpu=_measure_cpu(work, events) if work.device == "cpu" else None,
+        time=measure_device(events, None if work.device in ("cpu", "none") else length),
+        cpu=_measure_cpu(work, events, length) if work.device == "cpu" else None,
         phases=sum_phases(work),
         families=sum_families(work, floors),
         sources=sum_sources(work),
@@ -108,7 +116,12 @@ def summarise_work(
     )
 
 
-def _measure_cpu(work: Work, events: Events) -> CpuTime:
+def name_peaks(work: Work, events: Events, asked: Device | None) -> Device | None:
+    """Return the device whose peaks the least times of `work` are against; None: unknown."""
+    return asked if work.device in ("cpu", "none") else tell_gpu(events, asked)
+
+
+def _measure_cpu(work: Work, events: Events, window_ns: int | None) -> CpuTime:
     rows = work.origin.work
     start, end, lane = events.ts[rows], events.end[rows], events.lane[rows]
     lanes = np.unique(lane)
@@ -116,6 +129,6 @@ def _measure_cpu(work: Work, events: Events) -> CpuTime:
         ops=len(rows),
         threads=len(lanes),
         busy_ns=sum(union_ns(start[lane == one], end[lane == one]) for one in lanes),
-        span_ns=int(end.max() - start.min()) if len(rows) else 0,
+        span_ns=window_ns or (int(end.max() - start.min()) if len(rows) else 0),
         top=rank_kernels(work.events, rows),
     )

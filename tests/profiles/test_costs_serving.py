@@ -128,6 +128,26 @@ def test_a_cpu_cache_has_its_heads_before_its_tokens() -> None:
 
 
 @pytest.mark.parametrize(
+    "op", ["flash_attn::fwd", "aten::_flash_attention_forward", "aten::_efficient_attention_forward"]
+)
+def test_where_heads_come_last_they_are_no_tokens(op: str) -> None:
+    """[batch, tokens, heads, size]: 10 tokens see 55 pairs, 4 heads share 2 of keys."""
+    given = inputs(([1, 10, 4, 8], BF16), ([1, 10, 2, 8], BF16), ([1, 10, 2, 8], BF16))
+    assert least_cost(op, given) == Cost(4 * 4 * 8 * 55, 2 * (2 * 320 + 160 + 160), "bf16")
+    assert least_cost("flash_attn::fwd_kvcache", given) is None
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_paged_attention_writes_before_it_is_asked(version: int) -> None:
+    step = parse_step("execute_2_context_0(sq0sk0sqsq0sqsk0)_generation_2(sq2sk100sqsq2sqsk100)")
+    out, query = ([2, 8, 64], BF16), ([2, 8, 64], BF16)
+    sums = [([2, 8, 4], "float"), ([2, 8, 4], "float"), ([2, 8, 4, 64], BF16)] if version == 2 else []
+    caches = [([90, 2, 8, 16, 8], BF16), ([90, 2, 64, 16], BF16)]
+    work = least_cost(f"_C::paged_attention_v{version}", inputs(out, *sums, query, *caches), step)
+    assert work == Cost(4 * 8 * 64 * 100, 2 * 2 * (2 * 8 * 64) + 100 * 2 * 2 * 64 * 2, "bf16")
+
+
+@pytest.mark.parametrize(
     ("op", "given"),
     [
         ("_C::awq_gemm", inputs(A, ([256, 4], INT))),  # without scales nobody knows how wide the weight is
@@ -139,6 +159,9 @@ def test_a_cpu_cache_has_its_heads_before_its_tokens() -> None:
         ("vllm::fused_moe", inputs(([2, 4], BF16), ([2, 8], BF16))),  # vllm::moe_forward: no weights among its inputs
         ("_C_cache_ops::reshape_and_cache", inputs(([0, 2, 64], BF16), ([0, 2, 64], BF16), A, A, ([0], LONG))),
         ("aten::gather", inputs(A)),
+        ("aten::index_select", inputs(([], "float"), ([], "Scalar"), ([1], LONG))),
+        ("aten::mul", inputs(([10**200, 10**200], BF16), ([1], BF16))),
+        ("aten::mul", inputs(([-1, 4], BF16))),
     ],
 )
 def test_what_does_not_fit_has_no_model(op: str, given: str) -> None:

@@ -137,3 +137,15 @@ def test_what_ops_leave_of_a_compiled_graph_is_its_own_code(tmp_path: Path) -> N
         call: (40_000, "Inductor"),
         "_C::onednn_mm": (60_000, "oneDNN"),
     }
+
+
+def test_work_that_took_no_time_keeps_its_phase_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    events = [
+        event("user_annotation", "step[DECODE bs=4]", 0, 50), event("python_function", "vllm/a.py(1): f", 1, 40),
+        event("cuda_runtime", "cudaLaunchKernel", 5, 1, correlation=1),
+        event("kernel", "zero", 100, 0, correlation=1, stream=7),
+    ]  # fmt: skip
+    path.write_text(json.dumps({"traceEvents": events}))
+    (target,) = summarise(read_trace(path)).targets
+    assert (target.phase, target.source, target.reach) == ("decode", "vllm/a.py(1): f", "source line")

@@ -64,6 +64,31 @@ def test_the_raw_page_has_a_column_for_each_metric_and_a_row_of_units() -> None:
     assert (second.name, second.dram_bytes, second.peak_dram_bytes_per_s) == ("other", 1e9, None)
 
 
+def test_without_units_only_shares_are_known() -> None:
+    header, _ = RAW.splitlines(keepends=True)
+    (found,) = read_ncu(header + LAUNCHES)
+    assert (found.seconds, found.dram_bytes, found.peak_dram_bytes_per_s, found.dram_share) == (None, None, None, 0.8)
+
+
+def test_two_raw_pages_in_one_file_have_units_and_ids_of_their_own() -> None:
+    first, second = read_ncu(RAW + LAUNCHES + RAW.replace('"us"', '"ms"') + LAUNCHES)
+    assert (first.seconds, second.seconds) == (pytest.approx(6.75e-6), pytest.approx(6.75e-3))
+    other = RAW.replace("gpu__time_duration.sum", "gpu__time_active.sum")
+    with pytest.raises(BrokenInput, match="other columns"):
+        read_ncu(RAW + LAUNCHES + other + LAUNCHES)
+
+
+def test_two_details_pages_in_one_file_are_two_launches() -> None:
+    found = read_ncu(rows(("Duration", "us", "1")) + rows(("Duration", "us", "2")))
+    assert [k.seconds for k in found] == [pytest.approx(1e-6), pytest.approx(2e-6)]
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "n/a"])
+def test_what_is_no_number_is_unknown(value: str) -> None:
+    (found,) = read_ncu(rows(("Duration", "us", value), ("DRAM Throughput", "%", "50")))
+    assert found.seconds is None
+
+
 @pytest.mark.parametrize("text", ["", "a,b\n", HEADER, RAW, '"ID","Kernel Name","a metric"\n"0","k","1"\n'])
 def test_what_holds_no_counter_is_refused(text: str) -> None:
     with pytest.raises(BrokenInput):

@@ -68,13 +68,15 @@ def test_ids_of_two_processes_are_two(tmp_path: Path) -> None:
 
 
 def test_of_a_cut_file_all_whole_records_are_read(tmp_path: Path) -> None:
-    path = write(tmp_path, process(1))
+    content = process(1)
+    path = write(tmp_path, content)
     text = path.read_text()
+    records = [json.dumps(one) for listed in content["buffer_records"].values() for one in listed]
+    ends = [text.index(record) + len(record) for record in records]
     for at in range(text.index('"kernel_symbols"'), len(text) - 1, 7):
         path.write_text(text[:at])
         trace = read_trace(path)
-        whole = text[:at].count('"thread_id": 12')
-        assert trace.health.cut and len(trace) <= whole <= len(trace) + sum(trace.health.dropped.values()) + 1
+        assert trace.health.cut and len(trace) == sum(end <= at for end in ends)
     path.write_text(text[: text.index('"hip_api"')])
     assert [len(trace := read_trace(path)), measure_device(trace).kernel_ns] == [2, 600]
 
@@ -88,6 +90,30 @@ def test_a_broken_record_costs_no_other(tmp_path: Path) -> None:
     path.write_text(text[:at] + '"start_timestamp": nonsense' + text[text.index(",", at) :])
     trace = read_trace(path)
     assert (trace.is_kernel.sum(), sum(trace.health.dropped.values()), trace.health.cut) == (39, 1, False)
+
+
+def test_numbers_that_stand_for_nothing_cost_their_record_alone(tmp_path: Path) -> None:
+    odd, most = process(1), 2**64 - 1
+    dispatch = {"agent_id": {"handle": 5}, "queue_id": {"handle": 1}, "kernel_id": 9}
+    odd["buffer_records"]["kernel_dispatch"] += [
+        record(3, 0, most, 2000, 2100, dispatch_info=dispatch), record(3, 0, 8, 3000, most, dispatch_info=dispatch),
+        record(3, 0, 9, 10**30, 1, dispatch_info=dispatch), record(3, 0, 10, 4000, 4100, dispatch_info=dispatch),
+    ]  # fmt: skip
+    odd["buffer_records"]["memory_copy"][0]["bytes"] = most
+    trace = read_trace(write(tmp_path, odd))
+    assert measure_device(trace).kernel_ns == 600 + 100 + 100 and sum(trace.health.dropped.values()) == 2
+    assert trace.correlation[trace.is_kernel].tolist() == [7, 0, 10]
+    assert trace.size[trace.is_memop].tolist() == [-1]
+
+
+@pytest.mark.parametrize("count", [2, 12, 3000])
+def test_records_with_lists_of_objects_are_whole(tmp_path: Path, count: int) -> None:
+    many = process(1)
+    argument = [{"name": "p", "value": "0x7f"}] * count
+    calls = [record(0, 1, i, 10 * i, 10 * i + 5, args=argument) for i in range(1, max(600_000 // (30 * count), 4))]
+    many["buffer_records"]["hip_api"] = calls
+    trace = read_trace(write(tmp_path, many, process(2)))
+    assert trace.is_launch.sum() == len(calls) + 1 and not trace.health.dropped and not trace.health.cut
 
 
 def test_names_may_stand_behind_the_records(tmp_path: Path) -> None:

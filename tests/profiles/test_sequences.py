@@ -20,14 +20,15 @@ def numbers(text: str) -> np.ndarray:
 
 
 def test_repeated_steps_are_told_from_what_surrounds_them() -> None:
-    labels = find_sequences(numbers("wx" + "sabab" * 4 + "tcc" * 3))
+    labels, rounds = find_sequences(numbers("wx" + "sabab" * 4 + "tcc" * 3))
     assert labels[:2] == ["outside"] * 2
     assert set(labels[2:17]) == {"sequence 1 of 5 kernels"}
+    assert rounds[:17].tolist() == [-1] * 2 + [0] * 5 + [1] * 5 + [2] * 5
 
 
 @pytest.mark.parametrize("text", ["", "a", "abcdef", "aaaa"[:2]])
 def test_what_does_not_repeat_is_no_step(text: str) -> None:
-    assert set(find_sequences(numbers(text))) <= {"outside"}
+    assert set(find_sequences(numbers(text))[0]) <= {"outside"}
 
 
 Span = st.tuples(st.integers(0, 200), st.integers(0, 60), st.integers(1, 2))

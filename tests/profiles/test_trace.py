@@ -67,6 +67,42 @@ def test_values_too_deep_to_decode_cost_their_event_alone(tmp_path: Path) -> Non
     assert len(trace) >= 2 and not trace.health.cut
 
 
+@pytest.mark.parametrize("count", [5, 8, 60, 20_000])
+@pytest.mark.parametrize("broken", [False, True])
+def test_lists_of_objects_in_an_event_cost_nothing(tmp_path: Path, count: int, broken: bool) -> None:
+    """Wherever a piece ends: also where one event is longer than a piece, or one of the others is broken."""
+    inner = [{"a": 1, "b": "x" * 20}] * count
+    event = json.dumps(EVENT | {"args": {"extra": inner, "more": [{"c": 1}]}})
+    texts = [event] * max(2_000_000 // len(event), 3)
+    if broken:
+        texts[len(texts) // 2] = event.replace('"aten::mm"', '"aten::"mm"')
+    path = write(tmp_path / "t.json", '{"traceEvents": [' + ", ".join(texts) + '], "z": 1}')
+    trace = read_trace(path)
+    assert len(trace) == len(texts) and not trace.health.cut and not trace.health.notes
+    assert not trace.health.dropped and bool(trace.health.repaired) == broken
+
+
+@pytest.mark.parametrize(("ts", "dur"), [("1e30000000", "1"), ("1", "1e400"), ("1", "4.5e15"), ("1" * 5000, "1")])
+def test_numbers_that_no_clock_shows_are_left_out(tmp_path: Path, ts: str, dur: str) -> None:
+    odd = json.dumps(EVENT | {"ts": 7, "dur": 8}).replace('"ts": 7', f'"ts": {ts}').replace('"dur": 8', f'"dur": {dur}')
+    trace = read_trace(write(tmp_path / "t.json", f'{{"traceEvents": [{json.dumps(EVENT)}, {odd}]}}'))
+    assert trace.dur.tolist() == [1] and sum(trace.health.dropped.values()) == 1
+
+
+def test_halves_of_the_old_profiler_are_counted_once(tmp_path: Path) -> None:
+    half = {"name": "f", "pid": "CUDA functions", "tid": 1}
+    events = [half | {"ph": "B", "ts": 1}, half | {"ph": "E", "ts": 3}, half | {"ph": "X", "ts": 5, "dur": 1}]
+    trace = read_trace(write(tmp_path / "t.json", json.dumps(events)))
+    assert trace.kinds == {"None": 3} and trace.is_kernel.tolist() == [True, True]
+
+
+def test_thousands_of_small_header_keys_are_read_in_one_go(tmp_path: Path) -> None:
+    keys = "".join(f'"k{i}": {i}, ' for i in range(20_000))
+    text = '{"big": "' + "x" * 5_000_000 + '", ' + keys + '"traceEvents": [' + json.dumps(EVENT) + "]}"
+    trace = read_trace(write(tmp_path / "t.json", text))
+    assert len(trace) == 1 and len(trace.health.unread_blocks) == 20_001
+
+
 def test_thousands_of_categories_are_counted(tmp_path: Path) -> None:
     events = [EVENT | {"cat": f"kind {i}"} for i in range(6000)]
     trace = read_trace(write(tmp_path / "t.json", json.dumps({"traceEvents": events})))

@@ -58,17 +58,15 @@ def show_traces(args: argparse.Namespace) -> int:
 def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput | None]:
     from kernelwright.profiles.devices import name_device
     from kernelwright.profiles.headroom import tell_gpu
-    from kernelwright.profiles.summary import summarise_work
     from kernelwright.profiles.summary_tables import tabulate_counters, tabulate_ranks, tabulate_summary
 
     asked = _measure_here() if args.device == "here" else name_device(args.device) if args.device else None
     trace = inputs.traces[0] if inputs.traces else inputs.lone_capture
     assert trace is not None, "there is a trace, or a capture alone"
     ranks = _compare_ranks(inputs)
-    work, events, window = _attribute(args, inputs, trace.events)
-    summary = summarise_work(work, events, asked, window)
+    summary, work = _summarise(args, inputs, trace.events, asked)
     trouble = _find_trouble(trace, summary)
-    slots = _attribute_slots(events) if summary.device == "cpu" and not window else None
+    slots = _attribute_slots(trace.events) if summary.device == "cpu" and not args.window else None
     tables = [_tabulate_slots(slots, summary)] if slots else tabulate_summary(summary)
     tables += [tabulate_ranks(ranks)] if ranks else []
     tables += [tabulate_counters(inputs.counters)] if inputs.counters else []
@@ -84,22 +82,21 @@ def _show(args: argparse.Namespace, inputs: Inputs) -> tuple[_Shown, BrokenInput
     return _Shown(tables, record, html), trouble
 
 
-def _attribute(args: argparse.Namespace, inputs: Inputs, events: Events) -> tuple[Work, Events, tuple[int, int] | None]:
-    """Return the work to show, the events it is of, and the window of both since the first event."""
-    from kernelwright.profiles.attribution import attribute_work, tell_device
-    from kernelwright.profiles.window import cut_ops, cut_work, first_ns, parse_window
+def _summarise(
+    args: argparse.Namespace, inputs: Inputs, events: Events, asked: Device | None
+) -> tuple[TraceSummary, Work]:
+    from kernelwright.profiles.attribution import attribute_work
+    from kernelwright.profiles.summary import summarise_work
 
     if not args.window:
-        return attribute_work(events, inputs.donors, paths=bool(args.html)), events, None
+        work = attribute_work(events, inputs.donors, paths=bool(args.html))
+        return summarise_work(work, events, asked), work
+    from kernelwright.profiles.window import parse_window, summarise_window
+
     if len(inputs.traces) > 1:
         raise WrongUse("--window is for the trace of one rank", "name one trace")
     window = parse_window(args.window, events)
-    stated = (window.start - first_ns(events), window.end - first_ns(events))
-    if tell_device(events) in ("cpu", "none"):
-        events = cut_ops(events, window)
-        return attribute_work(events, inputs.donors, paths=bool(args.html)), events, stated
-    work = cut_work(attribute_work(events, inputs.donors, paths=bool(args.html)), window)
-    return work, work.events, stated
+    return summarise_window(attribute_work(events, inputs.donors, bool(args.html)), events, window, asked)
 
 
 def _compare_ranks(inputs: Inputs) -> Ranks | None:
