@@ -47,19 +47,21 @@ class Divider(ABC):
     def __call__(self, text: bytes, final: bool) -> Taken:
         if self._add_or_mend(text):
             return Taken(len(text), ended=False)
-        at = 0
+        at, most = 0, AT_ONCE
         while True:
-            walk = _walk(text, at)
+            walk = _walk(text, at, most)
             taken = self._add_run(text, walk.objects)
             if taken < len(walk.objects):
                 at, ended = self._rescue(text, walk.objects[taken][0], final)
                 if ended:
                     return Taken(at, ended=True)
+                most = 1  # broken ones rarely come alone: feel the way
                 continue
             at = walk.until
             if walk.closed or at == len(text):
                 return Taken(at, walk.closed)
-            if len(walk.objects) == AT_ONCE:
+            if len(walk.objects) == most:
+                most = min(4 * most, AT_ONCE)
                 continue
             if not final and self._may_go_on(text, at):
                 return Taken(at, ended=False)
@@ -115,10 +117,10 @@ class Divider(ABC):
         return (start + close, True) if close else (stop, False)
 
 
-def _walk(text: bytes, at: int) -> _Walk:
-    """Return the objects from `at` on, AT_ONCE at most, up to one that has no end in `text`."""
+def _walk(text: bytes, at: int, most: int) -> _Walk:
+    """Return the objects from `at` on, up to `most`, and up to one that has no end in `text`."""
     objects: list[tuple[int, int]] = []
-    while len(objects) < AT_ONCE:
+    while len(objects) < most:
         at = skip_space(text, at)
         if at == len(text):
             break

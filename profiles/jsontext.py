@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 _NEXT_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+([{}\[\]])', re.DOTALL)
 """All up to the next bracket that is in no string, and that; nothing is tried twice."""
-_SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|[^\s,\]}"]+', re.DOTALL)
+_SCALAR = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^\s,\]}"]++', re.DOTALL)
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 """Between two objects of a list: where a piece may be cut, unless it lies within a value of one of them."""
 
