@@ -35,6 +35,7 @@ def load_served_engine(
     max_num_seqs: int = 16,
     max_model_len: int | None = None,
     compile_incumbents: bool = False,
+    prefix_cache: bool = True,
 ) -> tuple[EmbeddedEngine, wire.Ready]:
     """Load a GGUF model and its packs, check every kernel; return the engine and what its front end is told.
 
@@ -49,6 +50,7 @@ def load_served_engine(
         num_pages=max(_LEAST_PAGES, -(-(max_model_len or 0) // PAGE_SIZE)),
         disable=disable,
         compile_incumbents=compile_incumbents,
+        prefix_cache=prefix_cache,
     )
     if max_model_len is not None and max_model_len > engine.max_model_len:
         most = f"this model holds at most {engine.max_model_len}"
@@ -93,6 +95,11 @@ class EmbeddedEngine:
             temperature=sampling.temperature,
             top_k=sampling.top_k,
             top_p=sampling.top_p,
+            min_p=sampling.min_p,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+            repetition_penalty=sampling.repetition_penalty,
+            logit_bias=sampling.logit_bias,
             seed=sampling.seed,
             stop_token_ids=sampling.stop_token_ids,
             ignore_eos=sampling.ignore_eos,
@@ -122,6 +129,15 @@ class EmbeddedEngine:
         stats["torch"] = str(stats["torch"])  # a subclass of str, which the wire does not know
         return stats | self._fixed | {"configuration": self._configuration(), "resident_bytes": resident_bytes()}
 
+    def cache(self) -> wire.Cache:
+        """Return what became of the pages so far."""
+        blocks = self.engine.blocks
+        used = 1.0 - blocks.num_free / blocks.num_pages
+        return wire.Cache(blocks.num_queried, blocks.num_found, used, self.engine.num_preemptions)
+
+    def reset_prefix_cache(self) -> int:
+        return self.engine.reset_prefix_cache()
+
     def start_profile(self, path: Path) -> None:
         self.engine.start_profile(path)
 
@@ -137,10 +153,8 @@ class EmbeddedEngine:
 
 
 def _token(output: StepOutput) -> wire.Token:
-    if output.logprob is None:
-        return wire.Token(output.request_id, output.token_id, output.finish_reason)
-    logprob, top = output.logprob.logprob, list(output.logprob.top)
-    return wire.Token(output.request_id, output.token_id, output.finish_reason, logprob, top)
+    logprob, top = (output.logprob.logprob, list(output.logprob.top)) if output.logprob else (None, [])
+    return wire.Token(output.request_id, output.token_id, output.finish_reason, logprob, top, output.num_cached)
 
 
 def _as_bytes(rows: Iterator[tuple[int, int, Any]]) -> Iterator[tuple[int, int, bytes]]:

@@ -42,6 +42,10 @@ class Asked:
     def is_chat(self) -> bool:
         return isinstance(self.request, ChatRequest)
 
+    def cached(self, per_choice: list[int]) -> int:
+        """Return how many of `prompt_tokens` were found computed: each prompt counts as its first choice saw it."""
+        return sum(per_choice[:: self.request.n])
+
     def envelope(self, chunk: bool) -> dict[str, Any]:
         if not self.is_chat:
             return {"id": f"cmpl-{self.id}", "object": "text_completion"} | self._origin()
@@ -66,7 +70,8 @@ async def whole(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) -
         spoken[piece.choice].append(piece)
     body = asked.envelope(chunk=False)
     body["choices"] = [_whole_choice(asked, text, index, said) for index, said in enumerate(spoken)]
-    body["usage"] = usage(asked.prompt_tokens, sum(len(_drawn(said)) for said in spoken))
+    cached = [said[0].token.cached if said else 0 for said in spoken]
+    body["usage"] = usage(asked.prompt_tokens, sum(len(_drawn(said)) for said in spoken), asked.cached(cached))
     return body
 
 
@@ -88,7 +93,7 @@ def _whole_choice(asked: Asked, text: Text, index: int, said: list[Piece]) -> di
 
 async def events(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[bytes, None]:
     """Yield one server-sent event per token, even when its text is empty, so that a client's clock sees every token."""
-    counts = [0] * len(asked.choices)
+    counts, cached = [0] * len(asked.choices), [0] * len(asked.choices)
     lengths = [0] * len(asked.choices)
     begun: set[int] = set()
     envelope = asked.envelope(chunk=True)
@@ -100,10 +105,12 @@ async def events(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) 
             begun.add(piece.choice)
             choice = _event_choice(asked, text, piece, is_first, lengths[piece.choice])
             counts[piece.choice] += len(_drawn([piece]))
+            cached[piece.choice] = piece.token.cached
             lengths[piece.choice] += len(piece.text) + (len(asked.echoes[piece.choice]) if is_first else 0)
             yield sse(envelope | {"choices": [choice]})
         if asked.request.includes_usage:
-            yield sse(envelope | {"choices": [], "usage": usage(asked.prompt_tokens, sum(counts))})
+            spent = usage(asked.prompt_tokens, sum(counts), asked.cached(cached))
+            yield sse(envelope | {"choices": [], "usage": spent})
     except (EngineGone, EngineRefused) as error:
         # The status line has left already; the error travels as the last event.
         yield sse(error_body(str(error), getattr(error, "status", 503)))

@@ -50,6 +50,8 @@ class EngineConfig(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     """Pages of the KV cache, 16 tokens each."""
     token_budget: int = 2048
     """Tokens of one prefill step at most; longer prompts go in chunks."""
+    prefix_cache: bool = True
+    """Whether requests that begin alike share what is computed of their beginning."""
     threads: int | None = None
     """Threads of torch and OpenMP; None leaves torch's own choice."""
 

@@ -140,7 +140,7 @@ class EngineLink:
         finally:
             self._close_queue(id, finished)
 
-    async def ask(self, what: Literal["kernels", "start_profile", "stop_profile"]) -> Any:
+    async def ask(self, what: Literal["kernels", "start_profile", "stop_profile", "reset_prefix_cache"]) -> Any:
         """Return the engine's answer, taken between two of its steps. Raises EngineGone, EngineRefused."""
         id, queue = self._open_queue()
         try:

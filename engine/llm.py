@@ -47,10 +47,12 @@ class LLMEngine:
         token_budget: int = 2048,
         disable: Iterable[str] = (),
         compile_incumbents: bool = False,
+        prefix_cache: bool = True,
     ) -> None:
         self.engine_config = engine_config(
-            max_num_seqs=max_num_seqs, num_pages=num_pages, token_budget=token_budget, threads=threads
-        )
+            max_num_seqs=max_num_seqs, num_pages=num_pages, token_budget=token_budget, threads=threads,
+            prefix_cache=prefix_cache,
+        )  # fmt: skip
         if threads is not None:
             torch.set_num_threads(threads)
         file = read_gguf(Path(model_path))
@@ -63,8 +65,8 @@ class LLMEngine:
         self.max_model_len = min(self.config.context_length, num_pages * PAGE_SIZE)
         weights = LlamaWeights(file, self.config, self.max_model_len)
         self.dispatch = Dispatch(weights, make_caches(self.config, num_pages), compile_incumbents=compile_incumbents)
-        self._blocks = BlockManager(num_pages)
-        self._scheduler = Scheduler(self._blocks, max_num_seqs, token_budget)
+        self.blocks = BlockManager(num_pages, prefix_cache)
+        self._scheduler = Scheduler(self.blocks, max_num_seqs, token_budget)
         self._runner = ModelRunner(weights, self.dispatch)
         self._profiler = StepProfiler()
         self._requests: dict[str, Request] = {}
@@ -84,6 +86,11 @@ class LLMEngine:
             )
         self.dispatch.disabled = names
         self.dispatch.forget_plans()
+        self.reset_prefix_cache()  # what is in it was computed by other kernels
+
+    def reset_prefix_cache(self) -> int:
+        """Forget what is computed of prompts seen so far; return how many pages that were."""
+        return self.blocks.forget()
 
     def check_kernels(self) -> list[KernelState]:
         """Check every pack kernel against its reference at the ends of its ranges; one that fails is switched off.
@@ -111,6 +118,11 @@ class LLMEngine:
         self._requests[request_id] = request
         self._scheduler.add(request)
 
+    @property
+    def num_preemptions(self) -> int:
+        """Return how often a request gave its pages back to another."""
+        return self._scheduler.num_preemptions
+
     def has_work(self) -> bool:
         """Return whether a request is waiting or running."""
         return bool(self._requests)
@@ -123,6 +135,8 @@ class LLMEngine:
         with self._profiler.step(batch):
             logits = self._runner.run(batch)
             self._steps[batch.phase] += 1
+            for request in batch.sequences:
+                self.blocks.note(request)
             finished = [request for request in batch.sequences if request.num_pending == 0]
             if not finished:
                 return []
@@ -150,11 +164,11 @@ class LLMEngine:
             self._check_tokens([*sequence.prompt, *sequence.forced], self.max_model_len)
             self._check_tokens(sequence.prompt, self.max_model_len)
         needed = sum(map(pages_for, lengths)) if phase == "decode" else max(map(pages_for, lengths), default=0)
-        if needed > self._blocks.num_free:
+        if needed > self.blocks.num_free:
             remedy = "Score fewer or shorter sequences at once"
-            raise WrongUse(f"scoring needs {needed} cache pages and {self._blocks.num_free} are free", remedy)
+            raise WrongUse(f"scoring needs {needed} cache pages and {self.blocks.num_free} are free", remedy)
         run = score_decode if phase == "decode" else score_prefill
-        return run(sequences, self._run_scored, self._blocks, self.engine_config.token_budget)
+        return run(sequences, self._run_scored, self.blocks, self.engine_config.token_budget)
 
     def kernels(self) -> list[KernelState]:
         """Return what became of every definition and pack kernel, with hits and fallbacks so far."""
@@ -180,11 +194,14 @@ class LLMEngine:
             "model": self.config.name,
             "running": len(self._scheduler.running),
             "waiting": len(self._scheduler.waiting),
-            "pages_free": self._blocks.num_free,
-            "pages_total": self._blocks.num_pages,
+            "pages_free": self.blocks.num_free,
+            "pages_total": self.blocks.num_pages,
             "steps": dict(self._steps),
             "generated_tokens": self._generated,
             "preemptions": self._scheduler.num_preemptions,
+            "prefix_cache": self.engine_config.prefix_cache,
+            "prefix_tokens_queried": self.blocks.num_queried,
+            "prefix_tokens_found": self.blocks.num_found,
             "max_model_len": self.max_model_len,
             "max_num_seqs": self.engine_config.max_num_seqs,
             "token_budget": self.engine_config.token_budget,
@@ -202,7 +219,7 @@ class LLMEngine:
         if reason is not None:
             del self._requests[request.request_id]
             self._scheduler.remove(request)
-        return StepOutput(request.request_id, sampled.token_id, reason, sampled.logprob)
+        return StepOutput(request.request_id, sampled.token_id, reason, sampled.logprob, request.num_cached)
 
     def _finish_reason(self, request: Request, token_id: int) -> FinishReason | None:
         params = request.params

@@ -30,6 +30,8 @@ class ServedEngine(Protocol):
     ) -> Iterator[tuple[int, int, bytes]]: ...
     def kernels(self) -> list[dict[str, Any]]: ...
     def facts(self) -> dict[str, Any]: ...
+    def cache(self) -> wire.Cache: ...
+    def reset_prefix_cache(self) -> int: ...
     def start_profile(self, path: Path) -> None: ...
     def stop_profile(self) -> Path: ...
 
@@ -120,7 +122,8 @@ class EngineLoop:
         self._tell(tokens)
 
     def _tell(self, tokens: list[wire.Token]) -> None:
-        self.end.send(wire.Step(tokens, len(self._active), len(self._held), dict(self.guard.trips)))
+        trips, cache = dict(self.guard.trips), self.engine.cache()
+        self.end.send(wire.Step(tokens, len(self._active), len(self._held), trips, cache))
 
     def _watched(self, token: wire.Token) -> wire.Token:
         if token.token is None and token.finish != "error":
@@ -162,6 +165,7 @@ class EngineLoop:
             "kernels": lambda: {**self.engine.facts(), "kernels": self.engine.kernels()},
             "start_profile": self._start_profile,
             "stop_profile": self._stop_profile,
+            "reset_prefix_cache": lambda: {"forgotten_pages": self.engine.reset_prefix_cache()},
         }
         try:
             self.end.send(wire.Answer(ask.id, asked[ask.what]()))

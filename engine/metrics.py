@@ -53,7 +53,7 @@ class Metrics:
         self.running.set(step.running)
         self.waiting.set(step.waiting)
         self.generation_tokens.inc(sum(token.token is not None for token in step.tokens))
-        self._engine.collapses = step.collapses
+        self._engine.collapses, self._engine.cache = step.collapses, step.cache
 
     @contextmanager
     def request(self, prompt_tokens: int) -> Iterator[RequestTimer]:
@@ -94,14 +94,28 @@ class _EngineCollector(Collector):
     def __init__(self) -> None:
         self.kernels: dict[str, Any] | None = None
         self.collapses: dict[str, int] = {}
+        self.cache = wire.Cache()
 
     def collect(self) -> Iterator[Metric]:
         collapses = CounterMetricFamily(_PREFIX + "guard_trips", "Collapsed generations, by kind.", labels=["kind"])
         for kind, count in self.collapses.items():
             collapses.add_metric([kind], count)
         yield collapses
+        yield from _cache_metrics(self.cache)
         if self.kernels is not None:
             yield from _kernel_metrics(self.kernels)
+
+
+def _cache_metrics(cache: wire.Cache) -> Iterable[Metric]:
+    for name, text, value in (
+        ("prefix_cache_queries", "Tokens of admitted requests.", cache.queried),
+        ("prefix_cache_hits", "Those of them that were found computed.", cache.found),
+        ("num_preemptions", "Requests that gave their pages back and were computed again.", cache.preemptions),
+    ):
+        yield CounterMetricFamily(_PREFIX + name, text, value=value)
+    yield GaugeMetricFamily(
+        _PREFIX + "kv_cache_usage_perc", "Fraction of the KV cache's pages that requests hold.", value=cache.used
+    )
 
 
 def _kernel_metrics(answer: dict[str, Any]) -> Iterable[Metric]:

@@ -62,6 +62,7 @@ class Desk:
             Route("/v1/score", self.score, methods=["POST"]),
             Route("/start_profile", self.start_profile, methods=["POST"]),
             Route("/stop_profile", self.stop_profile, methods=["POST"]),
+            Route("/reset_prefix_cache", self.reset_prefix_cache, methods=["POST"]),
         ]
 
     async def health(self, request: Request) -> Response:
@@ -96,9 +97,14 @@ class Desk:
         self._ready()
         return answer(await self.link.ask("stop_profile"))
 
+    async def reset_prefix_cache(self, request: Request) -> Response:
+        self._ready()
+        return answer(await self.link.ask("reset_prefix_cache"))
+
     async def completions(self, request: Request) -> Response:
         asked = await read_json(request, CompletionRequest)
         text = self._admit(asked.model, asked.n * len(asked.prompts))
+        self._check_bias(asked.logit_bias)
         prompts = [text.encode(prompt) if isinstance(prompt, str) else prompt for prompt in asked.prompts]
         echoes = [prompt if isinstance(prompt, str) else text.decode(prompt) for prompt in asked.prompts]
         max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
@@ -123,6 +129,7 @@ class Desk:
     async def chat(self, request: Request) -> Response:
         asked = await read_json(request, ChatRequest)
         text = self._admit(asked.model, asked.n)
+        self._check_bias(asked.logit_bias)
         ids = text.render_chat([message.flat() for message in asked.messages])
         max_tokens = self._fit(ids, asked.limit)
         choices = [Choice(i, ids, asked.sampling(max_tokens, asked.wanted_logprobs, i)) for i in range(asked.n)]
@@ -171,6 +178,12 @@ class Desk:
         served = self.link.ready.served_name if self.link.ready else None
         if name != served:
             raise ApiError(404, f"no model {name!r} here; this server serves {served!r}", "model", "model_not_found")
+
+    def _check_bias(self, bias: dict[str, float] | None) -> None:
+        vocab = self.link.ready.vocab_size if self.link.ready else 0
+        beyond = [token for token in bias or {} if int(token) >= vocab]
+        if beyond:
+            raise ApiError(400, f"token id {beyond[0]} is outside the vocabulary of {vocab}", "logit_bias")
 
     def _fit(self, token_ids: list[int], max_tokens: int | None) -> int:
         """Return how many tokens may be drawn; raises ApiError(400) when prompt and answer do not fit the context."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from kernelwright.engine.sequence import Sequence, TokenLogprob
+from kernelwright.engine.sequence import SamplingParams, Sequence, TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def sample(logits: Tensor, sequences: Rows[Sequence]) -> list[Sampled]:
         if not finite[row]:
             sampled.append(Sampled(token_id=None))
             continue
-        token = tokens[row] if sequence.params.temperature == 0 else _draw(logits[row], sequence)
+        token = tokens[row] if _is_plain(sequence.params) else _choose(logits[row], sequence)
         wanted = sequence.params.logprobs
         sampled.append(Sampled(token, None if wanted is None else token_logprob(logits[row], token, wanted)))
     return sampled
@@ -51,6 +52,38 @@ def seeded_generator(seed: int | None) -> torch.Generator:
     return generator
 
 
+def _is_plain(params: SamplingParams) -> bool:
+    return params.temperature == 0 and not params.changes_logits
+
+
+def _choose(logits: Tensor, sequence: Sequence) -> int:
+    if sequence.params.changes_logits:
+        logits = penalise(logits, sequence)
+    return int(logits.argmax()) if sequence.params.temperature == 0 else _draw(logits, sequence)
+
+
+def penalise(logits: Tensor, sequence: Sequence) -> Tensor:
+    """Return `logits` [vocab] with the bias and the penalties that `sequence` asks for.
+
+    Repetition divides a positive logit and multiplies a negative one (Keskar et al. 2019); frequency takes off for each
+    time a token was generated, presence once.
+    """
+    params, changed = sequence.params, logits.clone()
+    for token, bias in params.logit_bias:
+        changed[token] += bias
+    if params.repetition_penalty != 1.0:
+        seen = torch.tensor(sorted(set(sequence.token_ids)))
+        values = changed[seen]
+        factor = params.repetition_penalty
+        changed[seen] = torch.where(values > 0, values / factor, values * factor)
+    generated = sequence.token_ids[sequence.num_prompt :]
+    if generated and (params.frequency_penalty or params.presence_penalty):
+        counts = Counter(generated)
+        spent = params.frequency_penalty * torch.tensor(list(counts.values())) + params.presence_penalty
+        changed[torch.tensor(list(counts))] -= spent
+    return changed
+
+
 def _draw(logits: Tensor, sequence: Sequence) -> int:
     params = sequence.params
     if sequence.generator is None:
@@ -61,6 +94,9 @@ def _draw(logits: Tensor, sequence: Sequence) -> int:
     elif params.top_p < 1.0:
         scaled, indices = scaled.sort(descending=True)
     probabilities = torch.softmax(scaled, dim=-1)
+    if params.min_p > 0.0:
+        probabilities[probabilities < params.min_p * probabilities.max()] = 0.0
+        probabilities /= probabilities.sum()
     if params.top_p < 1.0:
         # keep the smallest set that reaches top_p: a token stays while the mass before it is short of it
         probabilities[probabilities.cumsum(dim=-1) - probabilities >= params.top_p] = 0.0

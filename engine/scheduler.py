@@ -72,10 +72,16 @@ class Scheduler:
         if not self.waiting or len(self.running) >= self._max_num_seqs:
             return None
         sequence = self.waiting[0]
+        self.blocks.adopt(sequence)
         # leave each running sequence a page to grow into, or the newcomer would be preempted at once
-        short = self.blocks.num_free < pages_for(sequence.num_tokens) + len(self.running)
+        missing = pages_for(sequence.num_tokens) - len(sequence.pages)
+        short = self.blocks.num_free < missing + len(self.running)
         if (self.running and short) or not self.blocks.grow(sequence, sequence.num_tokens):
+            self.blocks.release(sequence)
             return None
+        self.blocks.count(sequence)
+        if not sequence.num_generated:
+            sequence.num_cached = sequence.num_computed
         self.running.append(self.waiting.popleft())
         return sequence
 

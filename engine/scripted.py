@@ -57,6 +57,8 @@ class ScriptedEngine:
     submitted: list[tuple[list[int], wire.Sampling]] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     rows_made: int = 0
+    cached: int = 0
+    """What every first token says was found of its prompt."""
     _running: dict[str, _Running] = field(default_factory=dict)
 
     def submit(self, request: str, token_ids: list[int], sampling: wire.Sampling) -> None:
@@ -82,8 +84,9 @@ class ScriptedEngine:
         elif running.said >= sampling.max_tokens:
             finish = "length"
         if sampling.logprobs is None:
-            return wire.Token(id, token, finish)
-        return wire.Token(id, token, finish, -0.5, [(token, -0.5), (END, -1.0)][: sampling.logprobs])
+            return wire.Token(id, token, finish, cached=self.cached)
+        top = [(token, -0.5), (END, -1.0)][: sampling.logprobs]
+        return wire.Token(id, token, finish, -0.5, top, self.cached)
 
     def abort(self, request: str) -> None:
         self.aborted.append(request)
@@ -110,6 +113,12 @@ class ScriptedEngine:
 
     def facts(self) -> dict[str, Any]:
         return {"threads": 1, "resident_bytes": 1024}
+
+    def cache(self) -> wire.Cache:
+        return wire.Cache(queried=40, found=16, used=0.25, preemptions=2)
+
+    def reset_prefix_cache(self) -> int:
+        return 3
 
     def start_profile(self, path: Path) -> None:
         path.write_text("{}")

@@ -52,6 +52,8 @@ class ServeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     served_name: str | None = None
     """Model name in the API; None = a slug of the file's own name."""
     api_key: str | None = Field(None, repr=False)
+    prefix_cache: bool = True
+    """Requests that begin alike share what is computed of their beginning."""
     max_queued: int = Field(256, ge=1)
     """Requests in the house at most; more are answered with 429."""
     guard_repeats: int = Field(64, ge=1)
@@ -114,6 +116,7 @@ def load_engine(model: Path, options: ServeOptions) -> tuple[ServedEngine, wire.
         max_num_seqs=options.max_num_seqs,
         max_model_len=options.max_model_len,
         compile_incumbents=options.compile_incumbents,
+        prefix_cache=options.prefix_cache,
     )
 
 

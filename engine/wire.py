@@ -53,6 +53,12 @@ class Sampling(msgspec.Struct, tag=True, frozen=True):
     top_p: float = 1.0
     top_k: int = 0
     """0 = all."""
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token, what is added to its logit)."""
     seed: int | None = None
     ignore_eos: bool = False
     stop_token_ids: tuple[int, ...] = ()
@@ -92,7 +98,7 @@ class Credit(msgspec.Struct, tag=True, frozen=True):
 
 class Ask(msgspec.Struct, tag=True, frozen=True):
     id: str
-    what: Literal["kernels", "start_profile", "stop_profile"]
+    what: Literal["kernels", "start_profile", "stop_profile", "reset_prefix_cache"]
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
@@ -105,6 +111,19 @@ class Token(msgspec.Struct, frozen=True, array_like=True):
     """None | stop | length | abort | error | collapse."""
     logprob: float | None = None
     top: list[tuple[int, float]] = []
+    cached: int = 0
+    """Tokens of the prompt that were found computed."""
+
+
+class Cache(msgspec.Struct, frozen=True, array_like=True):
+    """The engine's pages, in numbers since it started."""
+
+    queried: int = 0
+    """Tokens of admitted requests, and how many of them were found computed."""
+    found: int = 0
+    used: float = 0.0
+    """Fraction of the pages that requests hold."""
+    preemptions: int = 0
 
 
 class Step(msgspec.Struct, tag=True, frozen=True):
@@ -115,6 +134,7 @@ class Step(msgspec.Struct, tag=True, frozen=True):
     waiting: int
     collapses: dict[str, int] = {}
     """Guard trips since the engine started, by kind."""
+    cache: Cache = Cache()
 
 
 class Row(msgspec.Struct, tag=True, frozen=True):

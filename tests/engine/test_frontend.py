@@ -132,6 +132,38 @@ def test_echo_and_the_prompts_own_logprobs(served: Served) -> None:
     assert answer.choices[0].text == "abzParis."
 
 
+def test_sampling_travels_to_the_engine_as_it_was_asked(served: Served) -> None:
+    served.openai.chat.completions.create(
+        model="scripted", messages=HELLO, presence_penalty=0.5, frequency_penalty=-1,
+        logit_bias={"65": -100, "66": 2.5},
+        extra_body={"min_p": 0.1, "repetition_penalty": 1.2, "top_k": 5},
+    )  # fmt: skip
+    _, sampling = served.engine.submitted[0]
+    assert (sampling.presence_penalty, sampling.frequency_penalty, sampling.repetition_penalty) == (0.5, -1.0, 1.2)
+    assert (sampling.min_p, sampling.top_k, sampling.logit_bias) == (0.1, 5, ((65, -100.0), (66, 2.5)))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_usage_says_what_of_the_prompt_was_computed_already(served: Served, stream: bool) -> None:
+    served.engine.cached = 16
+    asked = {"model": "scripted", "prompt": ["a", "b"], "n": 2}
+    if stream:
+        *_, last = served.openai.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+        usage = last.usage
+    else:
+        usage = served.openai.completions.create(**asked).usage
+    assert usage.prompt_tokens_details.cached_tokens == 32, "two prompts, each counted once"
+
+
+def test_the_prefix_cache_is_forgotten_on_demand_and_shown(served: Served) -> None:
+    served.openai.completions.create(model="scripted", prompt="x")
+    assert served.http.post("/reset_prefix_cache").json() == {"forgotten_pages": 3}
+    text = served.http.get("/metrics").text
+    assert "kernelwright:prefix_cache_queries_total 40.0" in text
+    assert "kernelwright:prefix_cache_hits_total 16.0" in text
+    assert "kernelwright:kv_cache_usage_perc 0.25" in text and "kernelwright:num_preemptions_total 2.0" in text
+
+
 def test_a_stop_string_ends_the_answer_and_the_engines_work(served: Served) -> None:
     served.engine.says = lambda prompt: list(b"one two three four ")
     answer = served.openai.completions.create(model="scripted", prompt="x", stop="wo th", max_tokens=200)
@@ -165,6 +197,11 @@ GOOD = {"model": "scripted", "prompt": "a"}
         ("/v1/completions", GOOD | {"prompt": [VOCAB]}, 400, "outside the vocabulary"),
         ("/v1/completions", GOOD | {"temperature": 9}, 400, "temperature"),
         ("/v1/completions", GOOD | {"tools": [{}]}, 400, "`tools` is not served"),
+        ("/v1/completions", GOOD | {"logit_bias": {"a": 1}}, 400, "keys are token ids"),
+        ("/v1/completions", GOOD | {"logit_bias": {"1": 101}}, 400, "logit_bias"),
+        ("/v1/completions", GOOD | {"logit_bias": {str(VOCAB): 1}}, 400, "outside the vocabulary"),
+        ("/v1/completions", GOOD | {"min_p": 2}, 400, "min_p"),
+        ("/v1/completions", GOOD | {"presence_penalty": 3}, 400, "presence_penalty"),
         ("/v1/completions", GOOD | {"prompt": "refuse me"}, 400, "no room"),
         ("/v1/completions", GOOD | {"prompt": "refuse me", "stream": True}, 400, "no room"),
         ("/v1/chat/completions", {"model": "scripted", "messages": []}, 400, "messages"),

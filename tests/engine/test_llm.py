@@ -80,6 +80,51 @@ def test_the_continuations_are_no_mere_repetition(alone: list[list[int | None]])
     assert len({token for tokens in alone for token in tokens}) > 20
 
 
+def test_a_beginning_that_was_seen_is_not_computed_again(tiny_model: Path, alone: list[list[int | None]]) -> None:
+    engine = LLMEngine(tiny_model, num_pages=32)
+    prompt = PROMPTS[4]
+    first = generate(engine, prompt, max_tokens=NEW)
+    steps = engine.stats()["steps"]["prefill"]
+    again = generate(engine, prompt, max_tokens=NEW)
+    assert ids(first) == ids(again) == alone[4]
+    assert (first[0].num_cached, again[0].num_cached) == (0, 32) and engine.stats()["steps"]["prefill"] == steps + 1
+    assert engine.stats()["prefix_tokens_found"] == 32
+    assert engine.reset_prefix_cache() > 2
+    assert generate(engine, prompt, max_tokens=2)[0].num_cached == 0
+
+
+def test_an_answer_is_the_beginning_of_the_next_question(engine: LLMEngine) -> None:
+    engine.reset_prefix_cache()
+    said = generate(engine, PROMPTS[1], max_tokens=20)
+    conversation = [*PROMPTS[1], *[token for token in ids(said) if token is not None]]
+    assert generate(engine, conversation, max_tokens=1)[0].num_cached == 32, "15 + 20 tokens, of which 34 are computed"
+
+
+def test_other_kernels_find_nothing_of_what_those_before_computed(tiny_model: Path) -> None:
+    engine = LLMEngine(tiny_model, num_pages=32)
+    generate(engine, PROMPTS[4], max_tokens=1)
+    engine.disable([])
+    assert generate(engine, PROMPTS[4], max_tokens=1)[0].num_cached == 0
+
+
+def test_a_score_takes_nothing_from_the_cache_and_leaves_nothing(engine: LLMEngine) -> None:
+    engine.reset_prefix_cache()
+    prompt = tuple(PROMPTS[4])
+    cold = [row.clone() for *_, row in engine.score([ForcedSequence(prompt)], "prefill")]
+    assert engine.reset_prefix_cache() == 0
+    generate(engine, PROMPTS[4], max_tokens=1)
+    steps = engine.stats()["steps"]["prefill"]
+    warm = [row for *_, row in engine.score([ForcedSequence(prompt)], "prefill")]
+    assert len(warm) == len(cold) == 40 and engine.stats()["steps"]["prefill"] > steps
+    assert all(torch.equal(a, b) for a, b in zip(cold, warm, strict=True))
+
+
+def test_switched_off_every_prompt_is_computed(tiny_model: Path) -> None:
+    engine = LLMEngine(tiny_model, num_pages=32, prefix_cache=False)
+    for _ in range(2):
+        assert generate(engine, PROMPTS[4], max_tokens=1)[0].num_cached == 0
+
+
 def test_preemption_happens_in_that_test(tiny_model: Path, alone: list[list[int | None]]) -> None:
     engine = LLMEngine(tiny_model, num_pages=9)
     for index, prompt in enumerate(PROMPTS):

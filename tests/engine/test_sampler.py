@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.engine.sampler import sample, token_logprob
+from kernelwright.engine.sampler import penalise, sample, token_logprob
 from kernelwright.engine.sequence import SamplingParams, Sequence
 from kernelwright.profiles.errors import WrongUse
 
@@ -58,11 +58,36 @@ def test_draws_follow_the_distribution() -> None:
         ({"top_k": 3, "top_p": 0.5}, {3}),
         ({"top_k": 3, "top_p": 0.6}, {3, 1}),
         ({"top_k": 99}, {0, 1, 2, 3}),
+        ({"min_p": 0.25}, {3, 1, 0}),
+        ({"min_p": 0.61}, {3}),
+        ({"min_p": 0.25, "top_k": 2}, {3, 1}),
+        ({"logit_bias": ((2, 100.0),)}, {2}),
+        ({"logit_bias": ((3, -100.0), (1, -100.0))}, {0, 2}),
     ],
 )
 def test_truncation_keeps_the_right_tokens(params: dict[str, Any], allowed: set[int]) -> None:
     logits = torch.tensor([0.15, 0.3, 0.05, 0.5]).log()
     assert set(draw(logits, 400, temperature=1.0, seed=0, **params)) == allowed
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({"frequency_penalty": 0.5}, [3.0, -1.0, 2.0 - 0.5, 1.0 - 2 * 0.5]),
+        ({"presence_penalty": 0.5}, [3.0, -1.0, 2.0 - 0.5, 1.0 - 0.5]),
+        ({"frequency_penalty": 1.0, "presence_penalty": -0.25}, [3.0, -1.0, 1.25, -0.75]),
+        ({"repetition_penalty": 2.0}, [1.5, -2.0, 1.0, 0.5]),
+        ({"logit_bias": ((1, 4.0), (0, -1.0))}, [2.0, 3.0, 2.0, 1.0]),
+        ({"logit_bias": ((3, 1.0),), "repetition_penalty": 2.0, "presence_penalty": 1.0}, [1.5, -2.0, 0.0, 0.0]),
+    ],
+)
+def test_penalties_follow_their_formulas(params: dict[str, Any], expected: list[float]) -> None:
+    """The prompt is tokens 0 and 1; 3, 2 and 3 were generated."""
+    sequence = Sequence("s", [0, 1, 3, 2, 3], 2, SamplingParams(**params))
+    logits = torch.tensor([3.0, -1.0, 2.0, 1.0])
+    assert penalise(logits, sequence).tolist() == pytest.approx(expected)
+    assert logits.tolist() == [3.0, -1.0, 2.0, 1.0], "others read them, too"
+    assert sample(logits[None], [sequence])[0].token_id == expected.index(max(expected))
 
 
 def test_logprobs_are_of_the_models_own_distribution() -> None:
@@ -87,7 +112,9 @@ def test_logits_that_are_not_finite_give_no_token(bad: float) -> None:
     "params",
     [
         {"max_tokens": 0}, {"temperature": -1.0}, {"temperature": float("nan")}, {"top_k": -1}, {"top_p": 0.0},
-        {"top_p": 1.1}, {"logprobs": 21}, {"seed": 2**63},
+        {"top_p": 1.1}, {"logprobs": 21}, {"seed": 2**63}, {"min_p": 1.1}, {"min_p": float("nan")},
+        {"presence_penalty": 2.1}, {"frequency_penalty": -2.1}, {"repetition_penalty": 0.0},
+        {"logit_bias": ((1, 101.0),)}, {"logit_bias": ((1, float("nan")),)},
     ],
 )  # fmt: skip
 def test_values_out_of_range_are_refused(params: dict[str, Any]) -> None:
