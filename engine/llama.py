@@ -187,6 +187,11 @@ class LlamaWeights:
         return self._tensors.get("output.weight", self._embedding)
 
     def _check(self, file: GgufFile) -> None:
+        if self.config.num_layers > len(file.tensors):  # or a flipped byte would have us name 16 million of them
+            raise BrokenInput(
+                f"{file.path} claims {self.config.num_layers} layers and holds {len(file.tensors)} tensors",
+                "The file may be corrupt; fetch it again",
+            )
         expected = expected_shapes(self.config)
         found = {name: (*w.data.shape[:-1], w.num_columns) for name, w in file.tensors.items()}
         missing = sorted(set(expected) - set(found) - {"output.weight"})
