@@ -149,6 +149,10 @@ class EngineClient:
         with self._answer("GET", "/metrics") as response:
             return response.read().decode()
 
+    def reset_prefix_cache(self) -> int:
+        """Have the server forget what it computed of prompts; return how many pages that were."""
+        return int(self._json("POST", "/reset_prefix_cache")["forgotten_pages"])
+
     def start_profile(self) -> None:
         self._json("POST", "/start_profile")
 

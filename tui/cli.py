@@ -29,6 +29,7 @@ VERBS = {
     "verify-bundle": "judge the verdict of an evidence bundle again",
     "convert": "problems and solutions from one tool's format to another's, with a loss report",
     "selftest": "the judge against exploits and honest controls, on this machine",
+    "bench": "load a server: time to first token, per token, throughput, goodput",
     "gate": "incumbent against a kernel pack in the served engine: speed and fidelity",
     "report": "write the reports of a session again",
     "image": "build a container image from a session",

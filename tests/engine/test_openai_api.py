@@ -42,7 +42,7 @@ def test_the_four_forms_of_a_prompt(prompt: Any, batch: list[Any]) -> None:
         {"prompt": "a", "stream_options": {"include_usage": True}},
         {"prompt": "a", "best_of": 3},
         {"prompt": "a", "seed": 2**63},
-        {"prompt": "a", "frequency_penalty": 0.5},
+        {"prompt": "a", "frequency_penalty": 2.5},
         {"prompt": "a", "echo": True, "logprobs": 1, "stream": True},
     ],
 )

@@ -148,7 +148,10 @@ def test_chat_and_stream_agree(chat: Any) -> None:
     chunks = list(stream)
     said = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
     assert said == answer.choices[0].message.content
-    assert chunks[-1].usage == answer.usage
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert getattr(chunks[-1].usage, name) == getattr(answer.usage, name)
+    assert answer.usage.prompt_tokens_details.cached_tokens == 0
+    assert chunks[-1].usage.prompt_tokens_details.cached_tokens == answer.usage.prompt_tokens // 16 * 16
     assert answer.usage.completion_tokens <= 20
 
 
