@@ -129,6 +129,9 @@ class EmbeddedEngine:
         stats["torch"] = str(stats["torch"])  # a subclass of str, which the wire does not know
         return stats | self._fixed | {"configuration": self._configuration(), "resident_bytes": resident_bytes()}
 
+    def token_text(self, token: int) -> str:
+        return self.engine.tokenizer.decode([token], skip_special=False)
+
     def cache(self) -> wire.Cache:
         """Return what became of the pages so far."""
         blocks = self.engine.blocks

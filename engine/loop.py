@@ -30,6 +30,7 @@ class ServedEngine(Protocol):
     ) -> Iterator[tuple[int, int, bytes]]: ...
     def kernels(self) -> list[dict[str, Any]]: ...
     def facts(self) -> dict[str, Any]: ...
+    def token_text(self, token: int) -> str: ...
     def cache(self) -> wire.Cache: ...
     def reset_prefix_cache(self) -> int: ...
     def start_profile(self, path: Path) -> None: ...
@@ -50,10 +51,12 @@ class EngineLoop:
         self.engine = engine
         self.end = end
         self.guard = guard
+        guard.text_of = guard.text_of or engine.token_text
         self.profile_dir = profile_dir
         self.draining = False
         self._drain_told = False
         self._active: set[str] = set()
+        self._unguarded: set[str] = set()
         self._held: deque[wire.Submit | wire.Score] = deque()
         self._score: _ScoreJob | None = None
         self._profiles = 0
@@ -110,6 +113,8 @@ class EngineLoop:
                 else:
                     self.engine.submit(head.id, head.token_ids, head.sampling)
                     self._active.add(head.id)
+                    if not head.sampling.guarded:
+                        self._unguarded.add(head.id)
             except (ValueError, WrongUse) as error:  # the engine refuses the request; it is the client's to mend
                 self.end.send(wire.Ended(head.id, str(error), status=400))
 
@@ -117,16 +122,20 @@ class EngineLoop:
         tokens = [self._watched(token) for token in self.engine.step()]
         for token in tokens:
             if token.finish is not None:
-                self._active.discard(token.id)
-                self.guard.forget(token.id)
+                self._forget(token.id)
         self._tell(tokens)
 
     def _tell(self, tokens: list[wire.Token]) -> None:
         trips, cache = dict(self.guard.trips), self.engine.cache()
         self.end.send(wire.Step(tokens, len(self._active), len(self._held), trips, cache))
 
+    def _forget(self, id: str) -> None:
+        self._active.discard(id)
+        self._unguarded.discard(id)
+        self.guard.forget(id)
+
     def _watched(self, token: wire.Token) -> wire.Token:
-        if token.token is None and token.finish != "error":
+        if token.id in self._unguarded or (token.token is None and token.finish != "error"):
             return token
         collapse = self.guard.observe(token.id, token.token)
         if collapse is None or self.guard.action == "observe" or token.finish is not None:
@@ -151,8 +160,7 @@ class EngineLoop:
     def _abort(self, id: str) -> None:
         if id in self._active:
             self.engine.abort(id)
-            self._active.discard(id)
-            self.guard.forget(id)
+            self._forget(id)
             self._tell([])
         elif self._score is not None and self._score.id == id:
             _close(self._score.rows)

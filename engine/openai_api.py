@@ -47,6 +47,8 @@ class _Request(BaseModel):
     ignore_eos: bool = False
     stream: bool = False
     stream_options: StreamOptions | None = None
+    guard: Literal["on", "off"] = "on"
+    """Extension: `off` lets this answer repeat itself as it likes."""
     return_token_ids: bool = False
     """Extension (vLLM's name): each choice also carries `token_ids`."""
 
@@ -92,6 +94,7 @@ class _Request(BaseModel):
             ignore_eos=self.ignore_eos,
             stop_token_ids=tuple(self.stop_token_ids or ()),
             logprobs=logprobs,
+            guarded=self.guard == "on",
         )
 
 

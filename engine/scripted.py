@@ -114,6 +114,9 @@ class ScriptedEngine:
     def facts(self) -> dict[str, Any]:
         return {"threads": 1, "resident_bytes": 1024}
 
+    def token_text(self, token: int) -> str:
+        return ByteText().token_bytes(token).decode("utf-8", "replace")
+
     def cache(self) -> wire.Cache:
         return wire.Cache(queried=40, found=16, used=0.25, preemptions=2)
 

@@ -56,7 +56,8 @@ class ServeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     """Requests that begin alike share what is computed of their beginning."""
     max_queued: int = Field(256, ge=1)
     """Requests in the house at most; more are answered with 429."""
-    guard_repeats: int = Field(64, ge=1)
+    guard_repeats: int = Field(7, ge=1)
+    """A token drawn more often than this in a row is a collapse."""
     guard_action: Action = "observe"
 
 

@@ -64,6 +64,8 @@ class Sampling(msgspec.Struct, tag=True, frozen=True):
     stop_token_ids: tuple[int, ...] = ()
     logprobs: int | None = None
     """How many alternatives to report beside the drawn token's log-probability; None = no log-probabilities."""
+    guarded: bool = True
+    """Whether the guard watches it."""
 
 
 class Submit(msgspec.Struct, tag=True, frozen=True):

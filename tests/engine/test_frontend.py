@@ -290,6 +290,24 @@ def test_a_collapse_ends_the_answer_when_the_guard_may() -> None:
         assert 'guard_trips_total{kind="repeat"} 1.0' in httpx.get(f"{url}/metrics", trust_env=False).text
 
 
+def test_a_request_may_be_left_alone_by_the_guard() -> None:
+    engine = ScriptedEngine(says=lambda prompt: [65])
+    with serve_scripted(engine, guard=Guard(max_repeats=5, action="stop")) as url:
+        wait_for(lambda: is_up(url))
+        served = Served(engine, url)
+        choice = served.post("/v1/completions", GOOD | {"max_tokens": 50, "guard": "off"}).json()["choices"][0]
+        assert (choice["text"], choice["finish_reason"]) == ("A" * 50, "length")
+        assert served.post("/v1/completions", GOOD | {"max_tokens": 50}).json()["choices"][0]["text"] == "A" * 6
+
+
+def test_a_rule_of_forty_dashes_is_no_collapse() -> None:
+    engine = ScriptedEngine(says=lambda prompt: [*b"a table\n", *b"-" * 40, END])
+    with serve_scripted(engine, guard=Guard(action="stop")) as url:
+        wait_for(lambda: is_up(url))
+        choice = Served(engine, url).post("/v1/completions", GOOD | {"max_tokens": 80}).json()["choices"][0]
+        assert (choice["text"], choice["finish_reason"]) == ("a table\n" + "-" * 40, "stop")
+
+
 def test_profiles_over_http(tmp_path: Path) -> None:
     with serve_scripted(ScriptedEngine(), profile_dir=tmp_path) as url:
         wait_for(lambda: is_up(url))

@@ -17,6 +17,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="threads of the engine (default: cores)")
     parser.add_argument("--max-num-seqs", type=int, default=16, help="sequences decoded together")
     parser.add_argument("--max-model-len", type=int, help="context length (default: the model's)")
+    parser.add_argument(
+        "--guard", choices=("observe", "stop"), default="observe",
+        help="what to do about a generation that collapses: count it, or also end it (default: observe)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--guard-repeats", type=int, default=7, help="a token drawn more often in a row is a collapse (default: 7)"
+    )
     parser.add_argument("--no-prefix-cache", action="store_true", help="compute every prompt anew")
     parser.add_argument("--profile-dir", type=Path, help="where /start_profile writes traces")
     parser.add_argument("--served-model-name", help="name in /v1/models")
@@ -41,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
         max_num_seqs=args.max_num_seqs,
         max_model_len=args.max_model_len,
         prefix_cache=not args.no_prefix_cache,
+        guard_repeats=args.guard_repeats,
+        guard_action=args.guard,
         profile_dir=args.profile_dir,
         served_name=args.served_model_name,
         api_key=args.api_key or os.environ.get("KERNELWRIGHT_API_KEY"),
