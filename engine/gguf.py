@@ -1,8 +1,8 @@
 """Read GGUF weight files: memory-mapped, exact, and refusing what we do not know.
 
 Format: the GGUF specification; block layouts as in ggml (Q4_1: 20 bytes per 32 weights, f16 d, f16 m, 16 bytes of
-nibbles, low nibbles first; Q8_0: 34 bytes per 32 weights, f16 d, 32 int8). Quantised tensors keep their raw blocks,
-row by row, as int8; they are never re-quantised.
+nibbles, low nibbles first; Q8_0: 34 bytes per 32 weights, f16 d, 32 int8). Tensors of these types keep their raw
+blocks, row by row, as int8; they are never re-quantised. Those of other quantised types become float32.
 """
 
 from __future__ import annotations
@@ -113,14 +113,24 @@ def _weight(path: Path, tensor: Any) -> Weight:
 
     kind = KINDS.get(tensor.tensor_type.name)
     if kind is None:
-        raise BrokenInput(
-            f"{path}: tensor {tensor.name} has type {tensor.tensor_type.name}, which this engine does not read",
-            f"Use a file whose tensors are {', '.join(KINDS)}",
-        )
+        return Weight("f32", torch.from_numpy(_unpack(path, tensor)))
     data = tensor.data
     if kind == "bf16":
         return Weight(kind, torch.from_numpy(data.view(np.int16)).view(torch.bfloat16))
     return Weight(kind, torch.from_numpy(data.view(np.int8) if kind in BLOCK_BYTES else data))
+
+
+def _unpack(path: Path, tensor: Any) -> np.ndarray:
+    """Return a tensor of another quantised type as float32, as the package reads it: four bytes a weight in memory."""
+    from gguf.quants import dequantize as unpack
+
+    try:
+        return np.ascontiguousarray(unpack(tensor.data, tensor.tensor_type), np.float32)
+    except NotImplementedError as error:
+        raise BrokenInput(
+            f"{path}: tensor {tensor.name} has type {tensor.tensor_type.name}, which this engine does not read",
+            f"Use a file whose tensors are {', '.join(KINDS)}, or quantised by ggml",
+        ) from error
 
 
 def _open(path: Path) -> GGUFReader:

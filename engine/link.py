@@ -106,13 +106,22 @@ class EngineLink:
             self._send(wire.Abort(id))
 
     async def generate(self, token_ids: list[int], sampling: wire.Sampling) -> AsyncGenerator[wire.Token, None]:
-        """Yield the drawn tokens, the last with `finish`; leaving early aborts. Raises EngineGone, EngineRefused."""
+        """Yield the drawn tokens, the last with `finish`; leaving early aborts. Raises EngineGone, EngineRefused.
+
+        EngineRefused (504) also when the server's limit of time for a request has passed.
+        """
         id, queue = self._open_queue()
         finished = False
+        limit = self.configured.request_timeout_s if self.configured else None
+        deadline = None if limit is None else asyncio.get_running_loop().time() + limit
         try:
             self._send(wire.Submit(id, token_ids, sampling))
             while not finished:
-                item = _expect(await queue.get())
+                try:
+                    async with asyncio.timeout_at(deadline):
+                        item = _expect(await queue.get())
+                except TimeoutError as error:
+                    raise EngineRefused(f"the answer was not whole after {limit:g} s; it was given up", 504) from error
                 finished = isinstance(item, wire.Ended) or item.finish is not None
                 if isinstance(item, wire.Ended):
                     raise EngineRefused(item.error or "the engine ended the request", item.status)

@@ -139,6 +139,7 @@ def serve_scripted(
     api_key: str | None = None,
     max_model_len: int = 256,
     max_queued: int = 64,
+    request_timeout_s: float | None = None,
     guard: Guard | None = None,
     profile_dir: Path | None = None,
 ) -> Iterator[str]:
@@ -155,7 +156,7 @@ def serve_scripted(
         threading.Thread(target=_run, args=(loop, wakeup), daemon=True),
         threading.Thread(target=lambda: asyncio.run(serve_http(listening, theirs, lambda _: ByteText())), daemon=True),
     ]
-    end.send(wire.Configure(api_key, max_queued))
+    end.send(wire.Configure(api_key, max_queued, request_timeout_s))
     end.send(wire.Ready(served_name, max_model_len, VOCAB))
     try:
         for thread in threads:

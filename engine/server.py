@@ -54,6 +54,8 @@ class ServeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     api_key: str | None = Field(None, repr=False)
     prefix_cache: bool = True
     """Requests that begin alike share what is computed of their beginning."""
+    request_timeout_s: float | None = Field(None, gt=0)
+    """Seconds after which a generation is given up; None = never."""
     max_queued: int = Field(256, ge=1)
     """Requests in the house at most; more are answered with 429."""
     guard_repeats: int = Field(7, ge=1)
@@ -88,7 +90,7 @@ def _serve_with(
     from kernelwright.engine.weights import find_default_model
 
     end = wire.EngineEnd(connection)
-    end.send(wire.Configure(options.api_key, options.max_queued))
+    end.send(wire.Configure(options.api_key, options.max_queued, options.request_timeout_s))
     model = options.model or find_default_model(_say)
     engine, ready = load_engine(model, options)
     loop = EngineLoop(engine, end, Guard(options.guard_repeats, options.guard_action), options.profile_dir)

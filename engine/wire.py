@@ -29,6 +29,8 @@ class Configure(msgspec.Struct, tag=True, frozen=True):
 
     api_key: str | None
     max_queued: int
+    request_timeout_s: float | None = None
+    """Seconds from submission to last token after which a generation is given up; None: never."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):

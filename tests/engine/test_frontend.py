@@ -249,6 +249,22 @@ def test_a_client_that_leaves_takes_its_request_along(served: Served) -> None:
     assert len(served.engine.submitted) == 2
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_takes_too_long_is_given_up(stream: bool) -> None:
+    engine = ScriptedEngine(says=lambda prompt: [65], step_s=0.02)
+    with serve_scripted(engine, request_timeout_s=0.3) as url:
+        wait_for(lambda: is_up(url))
+        served = Served(engine, url)
+        answer = served.post("/v1/completions", GOOD | {"max_tokens": 250, "stream": stream})
+        if stream:
+            assert answer.status_code == 200 and answer.text.count("data: ") > 3
+            assert "given up" in answer.text.splitlines()[-4] and answer.text.endswith("data: [DONE]\n\n")
+        else:
+            assert answer.status_code == 504 and "0.3 s" in answer.json()["error"]["message"]
+        wait_for(lambda: len(engine.aborted) == 1)
+        assert served.post("/v1/completions", GOOD | {"max_tokens": 2}).status_code == 200
+
+
 def test_more_than_the_queue_holds_is_turned_away() -> None:
     engine = ScriptedEngine(says=lambda prompt: [65], step_s=0.02)
     with serve_scripted(engine, max_queued=2) as url:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from gguf import GGMLQuantizationType, GGUFWriter, quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, quants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +18,7 @@ from kernelwright.engine.config import read_config
 from kernelwright.engine.gguf import KINDS, Weight, dequantize, read_gguf, read_metadata, unpermute
 from kernelwright.engine.llama import LlamaWeights
 from kernelwright.engine.llm import LLMEngine
+from kernelwright.engine.score import ForcedSequence
 from kernelwright.profiles.errors import BrokenInput, KernelwrightError
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -25,13 +26,17 @@ SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[Healt
 
 def write_one(path: Path, values: np.ndarray, kind: str) -> np.ndarray:
     raw = quants.quantize(values, GGMLQuantizationType[kind])
+    write_raw(path, raw, GGMLQuantizationType[kind])
+    return raw
+
+
+def write_raw(path: Path, raw: np.ndarray, kind: GGMLQuantizationType) -> None:
     writer = GGUFWriter(path, "llama")
-    writer.add_tensor("w", raw, raw_dtype=GGMLQuantizationType[kind])
+    writer.add_tensor("w", raw, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return raw
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,6 +51,42 @@ def test_every_type_is_read_bit_for_bit(
     assert (weight.num_rows, weight.num_columns) == values.shape
     expected = quants.dequantize(raw, GGMLQuantizationType[kind])
     assert np.array_equal(dequantize(weight).numpy(), expected)
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "IQ4_NL"])
+def test_other_quantised_types_become_floats_as_the_package_reads_them(tmp_path: Path, kind: str) -> None:
+    raw_type = GGMLQuantizationType[kind]
+    block, size = GGML_QUANT_SIZES[raw_type]
+    raw = np.random.default_rng(1).integers(0, 64, (3, 2 * size), np.uint8)  # scales that are finite
+    write_raw(tmp_path / "one.gguf", raw, raw_type)
+    weight = read_gguf(tmp_path / "one.gguf").tensors["w"]
+    assert (weight.kind, weight.num_rows, weight.num_columns) == ("f32", 3, 2 * block)
+    assert np.array_equal(dequantize(weight).numpy(), quants.dequantize(raw, raw_type))
+
+
+def test_q4_0_is_what_ggml_says(tmp_path: Path) -> None:
+    """18 bytes: an f16 scale d, then 16 bytes of nibbles, the low ones first; w = d · (q - 8)."""
+    nibbles = np.arange(16, dtype=np.uint8)
+    raw = np.concatenate((np.array([0.5], np.float16).view(np.uint8), nibbles | (15 - nibbles) << 4))[None]
+    write_raw(tmp_path / "one.gguf", raw, GGMLQuantizationType.Q4_0)
+    weight = read_gguf(tmp_path / "one.gguf").tensors["w"]
+    expected = [0.5 * (q - 8) for q in (*range(16), *range(15, -1, -1))]
+    assert dequantize(weight).tolist() == [expected]
+
+
+def test_a_model_of_another_type_says_what_its_floats_say(make_tiny_model: Callable[..., Path], tmp_path: Path) -> None:
+    quantised = make_tiny_model(tmp_path / "q.gguf", kind="Q4_0", head="Q5_1")
+    weights = {name: dequantize(weight) for name, weight in read_gguf(quantised).tensors.items()}
+    plain = make_tiny_model(tmp_path / "f.gguf", kind="F32", head="F32")
+    with plain.open("r+b") as file:
+        from gguf import GGUFReader
+
+        for tensor in GGUFReader(plain).tensors:
+            file.seek(tensor.data_offset)
+            file.write(weights[tensor.name].numpy().astype("<f4").tobytes())
+    prompt = ForcedSequence(tuple(range(3, 40)))
+    rows = [[row for *_, row in LLMEngine(path, num_pages=8).score([prompt], "prefill")] for path in (quantised, plain)]
+    assert all(torch.equal(a, b) for a, b in zip(*rows, strict=True))
 
 
 def test_unpermuting_raw_blocks_is_unpermuting_their_values() -> None:
@@ -148,8 +189,8 @@ def test_an_unknown_architecture_is_refused_naming_the_known_one(tmp_path: Path)
 
 
 def test_an_unread_tensor_type_is_refused(tmp_path: Path) -> None:
-    write_one(tmp_path / "one.gguf", np.ones((2, 32), np.float32), "Q5_0")
-    with pytest.raises(BrokenInput, match="type Q5_0, which this engine does not read"):
+    write_raw(tmp_path / "one.gguf", np.ones((2, 32), np.int8), GGMLQuantizationType.I8)
+    with pytest.raises(BrokenInput, match="type I8, which this engine does not read"):
         read_gguf(tmp_path / "one.gguf")
 
 

@@ -73,3 +73,14 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(
     assert {"c++ compiler", "bubblewrap"} <= set(found["lacking"])
     remedies = {f["name"]: f["remedy"] for f in found["findings"]}
     assert "apt-get install" in remedies["c++ compiler"] and "bubblewrap" in remedies["bubblewrap"]
+
+
+@pytest.mark.parametrize(
+    "option", ["--max-num-seqs 0", "--request-timeout 0", "--guard-repeats 0", "--port 99999", "--threads 0"]
+)
+def test_serve_refuses_what_is_out_of_range_before_it_looks_for_a_model(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", *option.split(), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert told["kind"] == "WrongUse" and "Input should be" in told["message"]

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kernelwright.profiles.errors import WrongUse
+
+if TYPE_CHECKING:
+    from kernelwright.engine.server import ServeOptions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--guard-repeats", type=int, default=7, help="a token drawn more often in a row is a collapse (default: 7)"
     )
+    parser.add_argument("--request-timeout", type=float, metavar="SECONDS", help="give an answer up after so long")
     parser.add_argument("--no-prefix-cache", action="store_true", help="compute every prompt anew")
     parser.add_argument("--profile-dir", type=Path, help="where /start_profile writes traces")
     parser.add_argument("--served-model-name", help="name in /v1/models")
@@ -31,13 +38,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from kernelwright.engine.server import serve
+
+    return serve(_options(args))
+
+
+def _options(args: argparse.Namespace) -> ServeOptions:
+    """Return the options given. Raises WrongUse with the one that is out of range, before a model is looked for."""
     import os
 
-    from kernelwright.engine.server import ServeOptions, serve
+    from pydantic import ValidationError
+
+    from kernelwright.engine.server import ServeOptions
     from kernelwright.engine.weights import find_default_model
 
-    options = ServeOptions(
-        model=args.model or find_default_model(),
+    options = dict(
+        model=args.model,
         host=args.host,
         port=args.port,
         uds=args.uds,
@@ -47,6 +63,7 @@ def run(args: argparse.Namespace) -> int:
         threads=args.threads,
         max_num_seqs=args.max_num_seqs,
         max_model_len=args.max_model_len,
+        request_timeout_s=args.request_timeout,
         prefix_cache=not args.no_prefix_cache,
         guard_repeats=args.guard_repeats,
         guard_action=args.guard,
@@ -54,4 +71,9 @@ def run(args: argparse.Namespace) -> int:
         served_name=args.served_model_name,
         api_key=args.api_key or os.environ.get("KERNELWRIGHT_API_KEY"),
     )
-    return serve(options)
+    try:
+        checked = ServeOptions.model_validate(options)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise WrongUse(f"{first['loc'][0]}: {first['msg']}", "See kernelwright serve --help") from error
+    return checked if args.model else checked.model_copy(update={"model": find_default_model()})
