@@ -76,6 +76,8 @@ async def _send(client: httpx.AsyncClient, target: Target, ask: Ask, begun: floa
                 await _listen(response, outcome, sent)
     except httpx.HTTPError as error:
         outcome.error = f"{type(error).__name__}: {error}"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # what reading an event in another form raises
+        outcome.error = f"an event that cannot be read: {error!r}"
     outcome.latency = outcome.latency if outcome.ttft is not None else time.perf_counter() - sent
     if not outcome.error and outcome.ttft is None:
         outcome.error = "the answer held no token"

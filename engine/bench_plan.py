@@ -53,15 +53,19 @@ def draw_asks(count: int, input_len: int, output_len: int, spread: float, vocab:
     if min(count, input_len, output_len) < 1 or not 0 <= spread < 1:
         raise WrongUse("counts and lengths must be above 0, the spread at least 0 and below 1", "Change them")
     draw = random.Random(seed)
-    lowest = min(int(vocab * _FIRST_PLAIN_ID), vocab - 1)
 
     def length(mean: int) -> int:
         return max(1, draw.randint(round(mean * (1 - spread)), round(mean * (1 + spread))))
 
     return tuple(
-        Ask(prompt=[draw.randrange(lowest, vocab) for _ in range(length(input_len))], max_tokens=length(output_len))
-        for _ in range(count)
+        Ask(prompt=draw_prompt(draw, vocab, length(input_len)), max_tokens=length(output_len)) for _ in range(count)
     )
+
+
+def draw_prompt(draw: random.Random, vocab: int, length: int) -> list[int]:
+    """Return random token ids, none of them a control token: nothing of such a prompt is in a cache."""
+    lowest = min(int(vocab * _FIRST_PLAIN_ID), vocab - 1)
+    return [draw.randrange(lowest, vocab) for _ in range(length)]
 
 
 def read_asks(path: Path, count: int | None = None) -> tuple[Ask, ...]:

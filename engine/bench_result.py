@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from kernelwright.profiles.errors import WrongUse
 
@@ -92,18 +93,10 @@ def describe(name: str, seconds: Sequence[float]) -> dict[str, float | None]:
     if not seconds:
         keys = ("mean", "median", "std", *(f"p{p}" for p in PERCENTILES))
         return {f"{key}_{name}_ms": None for key in keys}
-    ms = sorted(1e3 * value for value in seconds)
-    found = {"mean": statistics.fmean(ms), "median": statistics.median(ms), "std": statistics.pstdev(ms)}
-    found |= {f"p{p}": percentile(ms, p) for p in PERCENTILES}
+    ms = 1e3 * np.array(seconds)
+    found = {"mean": float(ms.mean()), "median": float(np.median(ms)), "std": float(ms.std())}
+    found |= {f"p{p}": float(np.percentile(ms, p)) for p in PERCENTILES}
     return {f"{key}_{name}_ms": value for key, value in found.items()}
-
-
-def percentile(ascending: Sequence[float], percent: float) -> float:
-    """Return the percentile between the values next to it, as numpy does by default."""
-    place = (len(ascending) - 1) * percent / 100
-    below = int(place)
-    above = min(below + 1, len(ascending) - 1)
-    return ascending[below] + (ascending[above] - ascending[below]) * (place - below)
 
 
 def most_at_once(outcomes: Sequence[Outcome]) -> int:

@@ -196,6 +196,7 @@ class LLMEngine:
             "waiting": len(self._scheduler.waiting),
             "pages_free": self.blocks.num_free,
             "pages_total": self.blocks.num_pages,
+            "pages_known": self.blocks.num_known,
             "steps": dict(self._steps),
             "generated_tokens": self._generated,
             "preemptions": self._scheduler.num_preemptions,

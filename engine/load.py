@@ -20,10 +20,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from kernelwright.engine.bench_plan import draw_prompt
 from kernelwright.engine.client import EngineClient, EngineFailed, TimedToken
-
-_FIRST_PLAIN_ID = 0.05
-"""Share of the vocabulary left out at its low end, where control tokens and single bytes live."""
 
 
 class Measurement(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
@@ -130,9 +128,8 @@ def measure_mixed(
 def _prompts(client: EngineClient, shapes: Sequence[Shape], seed: int) -> Iterator[tuple[Shape, list[int]]]:
     vocab = int(client.card()["vocab_size"])
     generator = random.Random(seed)
-    lowest = min(int(vocab * _FIRST_PLAIN_ID), vocab - 1)
     for shape in shapes:
-        yield shape, [generator.randrange(lowest, vocab) for _ in range(shape.prompt_tokens)]
+        yield shape, draw_prompt(generator, vocab, shape.prompt_tokens)
 
 
 def _measure(

@@ -34,7 +34,7 @@ class JsonStream:
     def __init__(self, stream: ByteStream, remedy: str) -> None:
         self.cut = False
         """Whether the file ended within a value or a list."""
-        self._stream, self._remedy, self._text, self._at, self._final = stream, remedy, b"", 0, False
+        self._stream, self._remedy, self._text, self._at = stream, remedy, b"", 0
 
     def start(self) -> bytes:
         """Read up to the first byte of the document and return it; nothing where the file is empty."""
@@ -113,9 +113,8 @@ class JsonStream:
 
     def _more(self, size: int) -> bool:
         data = self._stream.read(size)
-        self._final = not data
         self._text, self._at = self._text[self._at :] + data, 0
-        return not self._final
+        return bool(data)
 
 
 def _last_boundary(text: bytes, begin: int) -> tuple[int, int]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import statistics
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernelwright.engine.bench import Target, load
 from kernelwright.engine.bench_plan import Arrivals, Ask, draw_asks, read_asks, schedule
-from kernelwright.engine.bench_result import Outcome, describe, meets, most_at_once, parse_slo, percentile
+from kernelwright.engine.bench_result import Outcome, describe, meets, most_at_once, parse_slo
 from kernelwright.engine.scripted import ScriptedEngine, serve_scripted
 from kernelwright.profiles.errors import BrokenInput, WrongUse
 from kernelwright.tui.cli import main
@@ -76,6 +79,38 @@ def test_requests_that_fail_are_counted_and_told(
     assert len(record["errors"]) == 1 and "no room" in record["errors"][0]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b"data: {\n\n", b"data: 7\n\n", b'data: {"usage": {"x": 1}}\n\n', b"<html>no</html>", b"", b"data: [DONE]\n\n"],
+)
+def test_answers_that_are_none_are_failures_of_their_request(body: bytes) -> None:
+    """A proxy's page, a stream that is cut, events in another form: the test goes on."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: Any) -> None: ...
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        target = Target(f"http://127.0.0.1:{server.server_port}", "m")
+        asks = (Ask(prompt="a"),) * 2
+        outcomes, _ = asyncio.run(load(target, asks, Arrivals(concurrency=2), 0, lambda _outcome: None))
+    finally:
+        server.shutdown()
+    assert len(outcomes) == 2 and all(outcome.error for outcome in outcomes)
+
+
+def test_a_server_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    code, record = bench(capsys, "http://127.0.0.1:9")
+    assert code != 0 and record["error"]["remedy"]
+
+
 def test_a_log_is_replayed_at_its_times(
     served: tuple[ScriptedEngine, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -134,11 +169,6 @@ def test_lengths_and_times_are_drawn_as_asked_and_repeat() -> None:
         gaps = [b - a for a, b in pairwise(times)]
         assert statistics.fmean(gaps) == pytest.approx(1 / 20, rel=0.2)
         assert statistics.stdev(gaps) * 20 == pytest.approx(deviation, rel=0.25)
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.sampled_from([0, 50, 90, 95, 99, 100]))
-def test_percentiles_are_numpys(values: list[float], percent: int) -> None:
-    assert percentile(sorted(values), percent) == pytest.approx(float(np.percentile(values, percent)))
 
 
 def test_nothing_has_no_percentiles() -> None:
