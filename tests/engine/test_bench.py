@@ -64,6 +64,18 @@ def test_a_closed_loop_keeps_so_many_under_way(
     assert len(set(prompts)) == 12, "no prompt comes twice, or a cache would know it"
 
 
+def test_a_second_test_asks_other_things_unless_it_is_told_the_seed(
+    served: tuple[ScriptedEngine, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, url = served
+    options = ("--requests", "2", "--input-len", "20", "--output-len", "2", "--warmup", "0", "--concurrency", "1")
+    _, first = bench(capsys, url, *options)
+    bench(capsys, url, *options)
+    bench(capsys, url, *options, "--seed", str(first["seed"]))
+    prompts = [prompt for prompt, _ in engine.submitted]
+    assert prompts[:2] == prompts[4:] and prompts[:2] != prompts[2:4]
+
+
 def test_requests_that_fail_are_counted_and_told(
     served: tuple[ScriptedEngine, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

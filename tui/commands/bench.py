@@ -40,7 +40,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--slo", action="append", default=[], metavar="METRIC:MS", help="ttft:200, tpot:50 or e2el:2000: for goodput"
     )
     parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--seed", type=int, default=0, help="of prompts, lengths and times")
+    parser.add_argument(
+        "--seed", type=int,
+        help="of prompts, lengths and times (default: a new one each time, which the result tells: "
+        "prompts that a server has seen are in its cache)",
+    )  # fmt: skip
     parser.add_argument("--warmup", type=int, default=2, help="requests before, which do not count (default: 2)")
     parser.add_argument("--api-key", help="bearer key (better: environment OPENAI_API_KEY)")
     parser.add_argument("--detailed", action="store_true", help="also lists with an entry for each request")
@@ -50,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the result; return 1 when a request failed."""
     import asyncio
+    import secrets
 
     from kernelwright.engine.bench import Target, load
     from kernelwright.engine.bench_plan import Arrivals, Ask
@@ -58,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
     from kernelwright.tui.commands.traces import check_writable, write_report
 
     check_writable(args.out)
+    if args.seed is None:
+        args.seed = secrets.randbits(31)
     slo = dict(parse_slo(text) for text in args.slo)
     key = args.api_key or os.environ.get("OPENAI_API_KEY")
     url = args.url.rstrip("/").removesuffix("/v1")
