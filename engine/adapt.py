@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from kernelwright.engine import wire
+from kernelwright.engine.checkpoint import model_digest, read_tokenizer
 from kernelwright.engine.config import PAGE_SIZE
-from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.score import ForcedSequence
 from kernelwright.engine.sequence import SamplingParams, StepOutput
-from kernelwright.engine.text import tokenizer_metadata
-from kernelwright.engine.weights import file_digest
 from kernelwright.kernels.isa import cpu_name, detect_isa
 from kernelwright.profiles.digest import digest_bytes, digest_of
 from kernelwright.profiles.errors import WrongUse
@@ -37,7 +35,7 @@ def load_served_engine(
     compile_incumbents: bool = False,
     prefix_cache: bool = True,
 ) -> tuple[EmbeddedEngine, wire.Ready]:
-    """Load a GGUF model and its packs, check every kernel; return the engine and what its front end is told.
+    """Load a model and its packs, check every kernel; return the engine and what its front end is told.
 
     Raises BrokenInput, EnvironmentLacks or WrongUse as LLMEngine and `load_pack` do, and WrongUse when `max_model_len`
     is more than the model was made for.
@@ -61,7 +59,7 @@ def load_served_engine(
         served_name=served_name or slug(engine.config.name),
         max_model_len=max_model_len or engine.max_model_len,
         vocab_size=engine.config.vocab,
-        tokenizer=tokenizer_metadata(read_metadata(model)),
+        tokenizer=read_tokenizer(model),
     )
     return EmbeddedEngine(engine, ready), ready
 
@@ -82,7 +80,7 @@ class EmbeddedEngine:
         self.engine = engine
         self._fixed = {
             "model": ready.served_name,
-            "model_digest": file_digest(engine.model_path),
+            "model_digest": model_digest(engine.model_path),
             "max_model_len": ready.max_model_len,
             "vocab_size": ready.vocab_size,
             "isa": detect_isa(),

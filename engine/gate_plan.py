@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelwright.engine.checkpoint import read_tokenizer
 from kernelwright.engine.gate_speed import DECODE_NEW, PREFILL_PROMPT, Kind, Timings
 from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_decode, plan_prefill
-from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.tokenizer import build_tokenizer
 
 DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 512, 1024, 2048
@@ -69,8 +69,8 @@ class GatePlan:
 
 
 def plan_gate(model: Path, budget_s: float) -> GatePlan:
-    """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_metadata` does."""
-    library = Library(build_tokenizer(read_metadata(model)).encode)
+    """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_tokenizer` does."""
+    library = Library(build_tokenizer(read_tokenizer(model)).encode)
     if budget_s < ROOMY_S:
         return GatePlan(library)
     return GatePlan(library, ROOMY_DECODE, ROOMY_BATCHED, ROOMY_PREFILL)

@@ -9,8 +9,8 @@ import torch
 
 from kernelwright.engine.blocks import pages_for
 from kernelwright.engine.config import PAGE_SIZE, ModelConfig
+from kernelwright.engine.decoder import DecoderWeights, StepInputs, forward
 from kernelwright.engine.dispatch import Dispatch
-from kernelwright.engine.llama import LlamaWeights, StepInputs, forward
 from kernelwright.engine.scheduler import Batch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def make_caches(config: ModelConfig, num_pages: int) -> list[tuple[Tensor, Tenso
 
 
 class ModelRunner:
-    def __init__(self, weights: LlamaWeights, dispatch: Dispatch) -> None:
+    def __init__(self, weights: DecoderWeights, dispatch: Dispatch) -> None:
         self._weights = weights
         self._dispatch = dispatch
         self._eps = weights.config.eps
