@@ -70,11 +70,6 @@ def model_bytes(path: Path) -> int:
     return sum(part.stat().st_size for part in files)
 
 
-def is_model(path: Path) -> bool:
-    """Return whether `path` may be a model: a file, or a folder with a config.json."""
-    return path.is_file() or (path / hf_folder.CONFIG).is_file()
-
-
 def _open_gguf(path: Path) -> Checkpoint:
     file = read_gguf(path)
     embedding = file.tensors.get("token_embd.weight")

@@ -10,6 +10,9 @@ from kernelwright.engine.architectures import ARCHITECTURES, Architecture
 from kernelwright.profiles.errors import WrongUse
 
 PAGE_SIZE = 16
+MOST_LAYERS = 1 << 16
+"""More are a flipped byte, and nothing is listed for each: that there are no tensors for them is found when they are
+counted."""
 
 
 class Rope(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.engine.architectures import ARCHITECTURES
-from kernelwright.engine.config import ModelConfig, Rope
+from kernelwright.engine.config import MOST_LAYERS, ModelConfig, Rope
 from kernelwright.profiles.errors import BrokenInput
 
 # hyper-parameters that we honour, and those that say nothing about the computation
@@ -103,10 +103,6 @@ def _windows(path: Path, values: Mapping[str, Any], num_layers: int) -> tuple[in
         return tuple(window if local else None for local in pattern)
     period = _positive(path, values, "attention.sliding_window_pattern", GEMMA3_PATTERN)
     return tuple(window if (layer + 1) % period else None for layer in range(num_layers))
-
-
-MOST_LAYERS = 1 << 16
-"""More are a flipped byte; that the file has no tensors for them is found when it is checked."""
 
 
 def _refuse_unknown(path: Path, values: Mapping[str, Any], known: frozenset[str]) -> None:

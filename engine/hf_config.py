@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelwright.engine.architectures import ARCHITECTURES, Architecture
-from kernelwright.engine.config import ModelConfig, Rope
+from kernelwright.engine.config import MOST_LAYERS, ModelConfig, Rope
 from kernelwright.profiles.errors import BrokenInput
 
 OTHER_MODEL = "Use another model"
@@ -145,8 +145,9 @@ def _rope(path: Path, raw: Mapping[str, Any], given: Mapping[str, Any], base: An
 
 
 def _windows(path: Path, raw: Mapping[str, Any], layers: int, traits: Architecture) -> tuple[int | None, ...]:
-    gemma = traits.local_rope_base is not None
-    if gemma:
+    if layers > MOST_LAYERS:
+        return ()
+    if traits.local_rope_base is not None:
         period = _positive(path, raw, "sliding_window_pattern", GEMMA3_PATTERN)
         window = raw.get("sliding_window", 4096)
         kinds = [LOCAL if (layer + 1) % period else GLOBAL for layer in range(layers)]

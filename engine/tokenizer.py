@@ -189,12 +189,9 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
     add_bos = metadata.get("tokenizer.ggml.add_bos_token", model == "llama" or pre == "llama-bpe")
     bos = metadata.get("tokenizer.ggml.bos_token_id") if add_bos else None
     eos_ids = tuple(dict.fromkeys(int(i) for i in eos if i is not None))
-    special = {}
-    for name in ("bos", "eos"):
-        index = metadata.get(f"tokenizer.ggml.{name}_token_id")
-        if index is not None and 0 <= index < len(tokens):
-            special[f"{name}_token"] = tokens[index]
-    return Tokenizer(backend, eos_ids, bos, metadata.get("tokenizer.chat_template"), special)
+    named = {f"{name}_token": metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
+    names = {name: tokens[i] for name, i in named.items() if i is not None and 0 <= i < len(tokens)}
+    return Tokenizer(backend, eos_ids, bos, metadata.get("tokenizer.chat_template"), names)
 
 
 def _build_hugging_face(metadata: Mapping[str, Any]) -> Tokenizer:

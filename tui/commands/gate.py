@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", type=Path, help="GGUF file")
+    parser.add_argument("model", type=Path, help="GGUF file or Hugging Face folder")
     parser.add_argument("pack", type=Path, help="kernel pack, e.g. SESSION/pack")
     parser.add_argument(
         "--seconds", type=float, default=450.0,
