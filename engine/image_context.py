@@ -104,11 +104,7 @@ def write_context(
     write_wheelhouse(folder / "wheelhouse", on_progress)
     shutil.copytree(parts.pack, folder / "pack")
     shutil.copytree(parts.evidence, folder / "evidence")
-    model = "model" if parts.model.is_dir() else "model.gguf"
-    if parts.model.is_dir():
-        (folder / model).mkdir()
-    for file in model_files(parts.model):
-        shutil.copyfile(file, folder / model / file.name if parts.model.is_dir() else folder / model)
+    model = copy_model(parts.model, folder)
     labels = {
         f"{LABEL}.session": parts.name,
         f"{LABEL}.base": base_digest or base,
@@ -122,6 +118,17 @@ def write_context(
     how = HOW.format(tag=tag, base=base, python=python_version(), packages=",".join(BASE_PACKAGES), suite=suite_name())
     (folder / "BUILD.md").write_text(how)
     return labels
+
+
+def copy_model(model: Path, folder: Path) -> str:
+    """Copy a GGUF file, or the files of a model folder that are read, into `folder`; return the copy's name there."""
+    if not model.is_dir():
+        shutil.copyfile(model, folder / "model.gguf")
+        return "model.gguf"
+    (folder / "model").mkdir()
+    for file in model_files(model):
+        shutil.copyfile(file, folder / "model" / file.name)
+    return "model"
 
 
 def render_dockerfile(session: str, base: str, labels: dict[str, str], model: str = "model.gguf") -> str:

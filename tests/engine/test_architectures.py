@@ -142,9 +142,9 @@ def test_a_prompt_cut_into_chunks_gives_the_same_logits(folders: Any, architectu
 
 
 GREEDY = {"llama": (7, 4.0), "qwen2": (10, 4.0), "qwen3": (9, 1.0), "gemma3": (6, 0.5)}
-"""Seed and size of the embeddings. Random weights come near a tie in one of 6400 steps or another; these were chosen, out
-of ten seeds each, because they do not: the smallest margin is some 35 times what the two engines differ by. (With none
-of the forty did a text differ.) Tied embeddings are kept small, or a model would only repeat its last token."""
+"""Seed and size of the embeddings. Random weights come near a tie in one of 6400 steps or another; these were chosen,
+out of ten seeds each, because they do not: the smallest margin is some 35 times what the two engines differ by. (With
+none of the forty did a text differ.) Tied embeddings are kept small, or a model would only repeat its last token."""
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
