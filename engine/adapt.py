@@ -61,6 +61,8 @@ def load_served_engine(
         served_name=served_name or slug(engine.config.name),
         max_model_len=max_model_len or engine.max_model_len,
         vocab_size=engine.config.vocab,
+        num_layers=engine.config.num_layers,
+        hidden_size=engine.config.hidden,
         tokenizer=tokenizer_metadata(read_metadata(model)),
     )
     return EmbeddedEngine(engine, ready), ready
@@ -114,11 +116,15 @@ class EmbeddedEngine:
         self.engine.abort(request)
 
     def score(
-        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+        self,
+        sequences: list[wire.ForcedSequence],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"] = "logits",
+        chunk: int | None = None,
     ) -> Iterator[tuple[int, int, bytes]]:
-        """Yield (sequence, position, little-endian float32 logits). Raises WrongUse at once if it cannot be scored."""
+        """Yield (sequence, position, little-endian float32 values); WrongUse is raised at once if it cannot be scored."""
         forced = [ForcedSequence(tuple(s.prompt), tuple(s.forced)) for s in sequences]
-        return _as_bytes(self.engine.score(forced, phase))
+        return _as_bytes(self.engine.score(forced, phase, what, chunk))
 
     def kernels(self) -> list[dict[str, Any]]:
         return [state.model_dump(mode="json") for state in self.engine.kernels()]

@@ -130,13 +130,17 @@ class EngineLink:
             self._close_queue(id, finished)
 
     async def score(
-        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+        self,
+        sequences: list[wire.ForcedSequence],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"] = "logits",
+        chunk: int | None = None,
     ) -> AsyncGenerator[wire.Row, None]:
         """Yield rows of logits as fast as the caller takes them. Raises EngineGone, EngineRefused."""
         id, queue = self._open_queue()
         finished = False
         try:
-            self._send(wire.Score(id, sequences, phase, SCORE_WINDOW))
+            self._send(wire.Score(id, sequences, phase, SCORE_WINDOW, what, chunk))
             while True:
                 item = _expect(await queue.get())
                 if isinstance(item, wire.Ended):

@@ -65,8 +65,13 @@ class LayerCalls:
     down: Call | None = None
 
 
-def forward(layers: Sequence[LayerCalls], step: StepInputs, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Run the decoder layers over embeddings `x` [T, H]; return (x, residual) [T, H] whose sum the final norm takes."""
+def forward(
+    layers: Sequence[LayerCalls], step: StepInputs, x: Tensor, eps: float, states: list[Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Run the decoder layers over embeddings `x` [T, H]; return (x, residual) [T, H] whose sum the final norm takes.
+
+    `states` is given the residual stream [T, H] behind every layer.
+    """
     residual, x = x, torch.zeros_like(x)
     positions, slots, attention = step.positions, step.slot_mapping, step.attention
     for at in layers:
@@ -85,6 +90,8 @@ def forward(layers: Sequence[LayerCalls], step: StepInputs, x: Tensor, eps: floa
             x, residual = at.mlp_norm(x, residual, eps)  # type: ignore[misc]
             (x,) = at.gate_up(x)  # type: ignore[misc]
             (x,) = at.down(x)  # type: ignore[misc]
+        if states is not None:
+            states.append(x + residual)
     return x, residual
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from kernelwright.engine.dispatch import Dispatch, KernelState, LoadedKernel, Wr
 from kernelwright.engine.gguf import read_gguf
 from kernelwright.engine.llama import LlamaWeights
 from kernelwright.engine.profiling import StepProfiler
-from kernelwright.engine.runner import ModelRunner, make_caches
+from kernelwright.engine.runner import ModelRunner, What, make_caches
 from kernelwright.engine.sampler import Sampled, sample
 from kernelwright.engine.scheduler import Batch, Scheduler
 from kernelwright.engine.score import ForcedSequence, Row, score_decode, score_prefill
@@ -149,13 +150,16 @@ class LLMEngine:
         if request is not None:
             self._scheduler.remove(request)
 
-    def score(self, sequences: Sequence[ForcedSequence], phase: Phase) -> Iterator[Row]:
+    def score(
+        self, sequences: Sequence[ForcedSequence], phase: Phase, what: What = "logits", chunk: int | None = None
+    ) -> Iterator[Row]:
         """Yield (sequence, position, logits [vocab] float32) for forced tokens, without sampling.
 
         `prefill`: the logits after each prompt token, position counting from the prompt's start. `decode`: prompts are
         prefilled, then all sequences take their forced tokens together, one per step, through the decode path; the
-        logits after each forced token are given, its position counted from the prompt's start. Raises WrongUse at once
-        when a sequence is empty or too long, or the cache has no room for all of them.
+        logits after each forced token are given, its position counted from the prompt's start. `what` hidden gives the
+        residual stream behind every layer, [layers · H], instead of logits; `chunk` is the most tokens a prefill step
+        takes. Raises WrongUse at once when a sequence is empty or too long, or the cache has no room for all of them.
         """
         if phase not in ("decode", "prefill"):
             raise WrongUse(f"unknown phase {phase!r}", "Use decode or prefill")
@@ -168,7 +172,8 @@ class LLMEngine:
             remedy = "Score fewer or shorter sequences at once"
             raise WrongUse(f"scoring needs {needed} cache pages and {self.blocks.num_free} are free", remedy)
         run = score_decode if phase == "decode" else score_prefill
-        return run(sequences, self._run_scored, self.blocks, self.engine_config.token_budget)
+        budget = min(chunk or self.engine_config.token_budget, self.engine_config.token_budget)
+        return run(sequences, partial(self._run_scored, what), self.blocks, budget)
 
     def kernels(self) -> list[KernelState]:
         """Return what became of every definition and pack kernel, with hits and fallbacks so far."""
@@ -230,10 +235,10 @@ class LLMEngine:
         full = request.num_generated >= params.max_tokens or request.num_tokens >= self.max_model_len
         return "length" if full else None
 
-    def _run_scored(self, batch: Batch, all_rows: bool) -> torch.Tensor:
+    def _run_scored(self, what: What, batch: Batch, all_rows: bool) -> torch.Tensor:
         with self._profiler.step(batch):
             self._steps[batch.phase] += 1
-            return self._runner.run(batch, all_rows)
+            return self._runner.run(batch, all_rows, what)
 
     def _check_tokens(self, token_ids: Sequence[int], most: int) -> None:
         if not token_ids:

@@ -26,7 +26,11 @@ class ServedEngine(Protocol):
     def step(self) -> list[wire.Token]: ...
     def abort(self, request: str) -> None: ...
     def score(
-        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+        self,
+        sequences: list[wire.ForcedSequence],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"],
+        chunk: int | None,
     ) -> Iterator[tuple[int, int, bytes]]: ...
     def kernels(self) -> list[dict[str, Any]]: ...
     def facts(self) -> dict[str, Any]: ...
@@ -108,7 +112,7 @@ class EngineLoop:
             self._held.popleft()
             try:
                 if isinstance(head, wire.Score):
-                    rows = iter(self.engine.score(head.sequences, head.phase))
+                    rows = iter(self.engine.score(head.sequences, head.phase, head.what, head.chunk))
                     self._score = _ScoreJob(head.id, rows, head.credit)
                 else:
                     self.engine.submit(head.id, head.token_ids, head.sampling)

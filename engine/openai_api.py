@@ -172,6 +172,8 @@ class ScoreSequence(BaseModel, extra="forbid"):
 class ScoreRequest(BaseModel, extra="forbid"):
     sequences: list[ScoreSequence] = Field(min_length=1)
     phase: Literal["decode", "prefill"]
+    what: Literal["logits", "hidden"] = "logits"
+    chunk: int | None = Field(None, ge=1)
 
 
 def usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:

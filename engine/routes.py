@@ -141,7 +141,7 @@ class Desk:
         sequences = [wire.ForcedSequence(s.prompt, s.forced) for s in asked.sequences]
         for sequence in sequences:
             self._fit(sequence.prompt + sequence.forced, 0)
-        rows = self.link.score(sequences, asked.phase)
+        rows = self.link.score(sequences, asked.phase, asked.what, asked.chunk)
         first: wire.Row | None = await unless_client_leaves(request, anext(rows, None))
         return StreamingResponse(_records(first, rows), media_type="application/octet-stream")
 
@@ -204,7 +204,8 @@ class Desk:
         ready = self.link.ready
         assert ready is not None
         card = {"id": ready.served_name, "object": "model", "created": 0, "owned_by": "kernelwright"}
-        return card | {"max_model_len": ready.max_model_len, "vocab_size": ready.vocab_size}
+        shape = {"num_hidden_layers": ready.num_layers, "hidden_size": ready.hidden_size}
+        return card | {"max_model_len": ready.max_model_len, "vocab_size": ready.vocab_size} | shape
 
 
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -270,7 +271,7 @@ async def _nothing() -> AsyncGenerator[Piece, None]:
 
 
 async def _records(first: wire.Row | None, rest: AsyncGenerator[wire.Row, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the binary records of `/v1/score`: u32 sequence, u32 position, vocab × float32, all little-endian."""
+    """Yield the records of `/v1/score`: u32 sequence, u32 position, then vocab or layers · H float32, little-endian."""
     async with aclosing(rest):
         if first is None:
             return

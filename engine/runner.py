@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from kernelwright.engine.scheduler import Batch
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+What = Literal["logits", "hidden"]
 
 
 def make_caches(config: ModelConfig, num_pages: int) -> list[tuple[Tensor, Tensor]]:
@@ -34,21 +36,25 @@ class ModelRunner:
         self._eps = weights.config.eps
 
     @torch.inference_mode()
-    def run(self, batch: Batch, all_rows: bool = False) -> Tensor:
+    def run(self, batch: Batch, all_rows: bool = False, what: What = "logits") -> Tensor:
         """Compute the batch's tokens and mark them computed; return logits [rows, vocab] float32.
 
         One row for each sequence that has no token left to compute, in the batch's order; with `all_rows`, one for each
-        token of the step.
+        token of the step. `what` hidden gives [rows, layers · H] instead: the residual stream behind every layer.
         """
         step = make_inputs(batch, all_rows)
         tokens = batch.num_tokens
         rows = tokens if step.rows is None else step.rows.numel()
         blocks = step.attention[0].shape[1]
         plan = self._dispatch.plan(batch.phase, tokens, rows, len(batch.sequences), blocks)
-        x, residual = forward(plan.layers, step, self._weights.embed(step.token_ids), self._eps)
+        states: list[Tensor] | None = [] if what == "hidden" else None
+        x, residual = forward(plan.layers, step, self._weights.embed(step.token_ids), self._eps, states)
         plan.runs += 1
         for sequence, count in zip(batch.sequences, batch.counts, strict=True):
             sequence.num_computed += count
+        if states is not None:
+            behind = torch.cat(states, dim=1)
+            return behind if step.rows is None else behind.index_select(0, step.rows)
         if not plan.head:
             return torch.empty((0, self._weights.config.vocab))
         if step.rows is not None:

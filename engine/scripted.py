@@ -22,6 +22,7 @@ from kernelwright.engine.server import address_of
 
 END = 256
 VOCAB = 257
+LAYERS, HIDDEN = 2, 4
 
 
 class ByteText:
@@ -93,9 +94,13 @@ class ScriptedEngine:
         self._running.pop(request, None)
 
     def score(
-        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+        self,
+        sequences: list[wire.ForcedSequence],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"] = "logits",
+        chunk: int | None = None,
     ) -> Iterator[tuple[int, int, bytes]]:
-        """The logits after a token are 2 at the next id and 0 elsewhere."""
+        """The logits after a token are 2 at the next id and 0 elsewhere; its hidden states are its id everywhere."""
         import numpy as np
 
         for number, sequence in enumerate(sequences):
@@ -105,7 +110,8 @@ class ScriptedEngine:
                 logits = np.zeros(VOCAB, dtype="<f4")
                 logits[(token + 1) % VOCAB] = 2.0
                 self.rows_made += 1
-                yield number, position, logits.tobytes()
+                hidden = np.full(LAYERS * HIDDEN, token, dtype="<f4")
+                yield number, position, (logits if what == "logits" else hidden).tobytes()
 
     def kernels(self) -> list[dict[str, Any]]:
         kernel = {"definition": "add_rmsnorm_h8", "state": "live", "hits": 3, "fallbacks": {"tokens": 1}}
@@ -157,7 +163,7 @@ def serve_scripted(
         threading.Thread(target=lambda: asyncio.run(serve_http(listening, theirs, lambda _: ByteText())), daemon=True),
     ]
     end.send(wire.Configure(api_key, max_queued, request_timeout_s))
-    end.send(wire.Ready(served_name, max_model_len, VOCAB))
+    end.send(wire.Ready(served_name, max_model_len, VOCAB, num_layers=LAYERS, hidden_size=HIDDEN))
     try:
         for thread in threads:
             thread.start()

@@ -39,6 +39,8 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
     served_name: str
     max_model_len: int
     vocab_size: int
+    num_layers: int = 0
+    hidden_size: int = 0
     tokenizer: dict[str, Any] = {}
     """The `tokenizer.*` metadata of the weights file, so that the front end neither reads the file nor needs torch."""
 
@@ -93,6 +95,9 @@ class Score(msgspec.Struct, tag=True, frozen=True):
     phase: Literal["decode", "prefill"]
     credit: int
     """Rows the engine may send before it hears `Credit`: the back-pressure of a slow reader."""
+    what: Literal["logits", "hidden"] = "logits"
+    chunk: int | None = None
+    """Tokens that a prefill step takes at most; None = the engine's own budget."""
 
 
 class Credit(msgspec.Struct, tag=True, frozen=True):
@@ -146,7 +151,7 @@ class Row(msgspec.Struct, tag=True, frozen=True):
     sequence: int
     position: int
     logits: bytes
-    """vocab × float32, little-endian."""
+    """vocab (of hidden states: layers · H) × float32, little-endian."""
 
 
 class Ended(msgspec.Struct, tag=True, frozen=True):
