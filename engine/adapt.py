@@ -122,7 +122,7 @@ class EmbeddedEngine:
         what: Literal["logits", "hidden"] = "logits",
         chunk: int | None = None,
     ) -> Iterator[tuple[int, int, bytes]]:
-        """Yield (sequence, position, little-endian float32 values); WrongUse is raised at once if it cannot be scored."""
+        """Yield (sequence, position, little-endian float32 values). Raises WrongUse at once if it cannot be scored."""
         forced = [ForcedSequence(tuple(s.prompt), tuple(s.forced)) for s in sequences]
         return _as_bytes(self.engine.score(forced, phase, what, chunk))
 

@@ -139,8 +139,8 @@ class EngineClient:
         size = _HEADER_BYTES + 4 * self._width(what)
         held = bytearray()
         with self._answer("POST", "/v1/score", body) as response:
-            for chunk in response.iter_raw():
-                held += chunk
+            for received in response.iter_raw():
+                held += received
                 while len(held) >= size:
                     sequence, position = np.frombuffer(held[:_HEADER_BYTES], dtype="<u4").tolist()
                     logits = np.frombuffer(bytes(held[_HEADER_BYTES:size]), dtype="<f4")
