@@ -71,9 +71,9 @@ def run_gate(
     asked.
     """
     started = time.monotonic()
-    arm = _prepare(model, pack_dir, threads, cache_dir or kernel_cache(), cage)
+    arm = prepare_arms(model, pack_dir, threads, cache_dir or kernel_cache(), cage)
     plan = plan_gate(model, budget_s)
-    gate = _Gate(arm, plan, on_progress, started + budget_s, leave_one_out)
+    gate = Gate(arm, plan, on_progress, started + budget_s, leave_one_out)
     with contextlib.ExitStack() as stack:
         engines = gate.start(stack)
         gate.measure_null(*engines)
@@ -91,14 +91,16 @@ def run_gate(
     return result
 
 
-def _prepare(model: Path, pack_dir: Path, threads: int | None, cache: Path, cage: str) -> Arm:
+def prepare_arms(model: Path, pack_dir: Path, threads: int | None, cache: Path, cage: str) -> Arm:
+    """Build the pack into `cache` and return what both engines share. Raises BrokenInput without a kernel to run."""
+    cache.mkdir(parents=True, exist_ok=True)  # nothing is built of a pack that holds no native kernel
     built = [kernel for kernel in build_pack(pack_dir, cache) if kernel.state != "skipped"]
     if not built:
         raise BrokenInput(f"{pack_dir} has no kernel for this machine", "Optimise on this machine first")
     return Arm(open_cage(cage), model, pack_dir, cache, threads)
 
 
-class _Gate:
+class Gate:
     """The gate's state while it runs: what has been measured so far, and the time left."""
 
     def __init__(
