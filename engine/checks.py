@@ -17,7 +17,7 @@ from kernelwright.kernels.registry import op_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kernelwright.engine.dispatch import Kernel
+    from kernelwright.engine.kernel import Kernel
     from kernelwright.kernels.definition import Definition, SlotContract
     from kernelwright.kernels.load import Implementation
 

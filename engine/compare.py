@@ -165,4 +165,4 @@ def _pages_of(named: dict[str, Any], num_pages: int, draw: random.Random) -> Ten
         others.append(named["block_table"].flatten().long())
     if "slot_mapping" in named:
         others.append(named["slot_mapping"] // PAGE_SIZE)
-    return torch.cat(others).unique()
+    return torch.unique(torch.cat(others))  # type: ignore[no-any-return, no-untyped-call]

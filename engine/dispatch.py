@@ -6,6 +6,8 @@ loads; incumbents are bound on first use, so that dequantised weights exist only
 
 from __future__ import annotations
 
+import math
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -14,9 +16,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
+from kernelwright.engine.kernel import Kernel
 from kernelwright.engine.llama import ATTENTION_OPS, HEAD_OPS, MLP_OPS, Call, LayerCalls, LlamaWeights
 from kernelwright.kernels.candidate import AxisRange, Candidate
-from kernelwright.kernels.definition import Definition, SlotContract
+from kernelwright.kernels.definition import DTYPES, Definition, SlotContract
 from kernelwright.kernels.load import BoundSlot, Implementation, load_implementation
 from kernelwright.kernels.registry import op_of
 from kernelwright.profiles.digest import digest_bytes, digest_of
@@ -82,42 +85,6 @@ Wrap = Callable[[CallSite, BoundSlot], Call]
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
-    """A kernel is switched off because of what it did in service."""
-
-    kind: Literal["shadow", "not_finite", "raised"]
-    reason: str
-    at: float
-    """Seconds since 1970."""
-
-
-@dataclass(slots=True, eq=False)
-class Kernel:
-    """One pack kernel inside the engine."""
-
-    candidate: Candidate
-    implementation: Implementation | None
-    digest: str
-    binary: str | None
-    failure: str = ""
-    ranges: dict[str, AxisRange] = field(default_factory=dict)
-    trip: Trip | None = None
-    trips: Counter[str] = field(default_factory=Counter)
-    """By kind, since the start."""
-    checks: Counter[Phase] = field(default_factory=Counter)
-    checked_layers: set[int] = field(default_factory=set)
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether nothing speaks against it."""
-        return not self.failure and self.trip is None
-
-    def covers(self, axes: dict[str, int]) -> bool:
-        """Return whether every axis value lies in the proven ranges."""
-        return all(r.low <= axes[axis] <= r.high for axis, r in self.ranges.items() if axis in axes)
-
-
-@dataclass(frozen=True, slots=True)
 class KernelCall:
     """One call of a pack's kernel in a plan: where it is, and by what name `LayerCalls` knows it."""
 
@@ -174,6 +141,7 @@ class Dispatch:
     _contracts: dict[str, SlotContract] = field(default_factory=dict)
     _incumbents: dict[str, Implementation] = field(default_factory=dict)
     _bound: dict[tuple[int, str, str], BoundSlot] = field(default_factory=dict)
+    _held: dict[tuple[int, str, str], int] = field(default_factory=dict)
     _plans: dict[tuple[object, ...], Plan] = field(default_factory=dict)
     _past: Counter[tuple[str, Kernel | None, str]] = field(default_factory=Counter)
     _wrap: Wrap | None = None
@@ -249,6 +217,19 @@ class Dispatch:
             for key, calls in plan.tally.items():
                 self._past[key] += calls * plan.runs
         self._plans.clear()
+
+    def held_bytes(self) -> dict[tuple[int, str, str], int]:
+        """Return (layer, slot, digest of the kernel or "") → bytes that its implementation made or keeps of weights.
+
+        What is mapped from the file, and tables that all layers share, are not in it.
+        """
+        return dict(self._held)
+
+    def incumbent_bytes(self) -> int:
+        """Return what the incumbents of all slots would hold; a fused region's would come on top."""
+        sizes = {name: _packed_bytes(op_of(d).incumbent(d)) for name, d in self._by_name.items()}
+        slots = [(slot, d) for table in self._definitions for slot, d in table.items() if slot not in REGIONS]
+        return sum(sizes[definition.name] for _, definition in slots)
 
     def states(self) -> list[KernelState]:
         """Return the state of every definition of the model and of every pack kernel, with counts so far."""
@@ -356,7 +337,12 @@ class Dispatch:
         if key not in self._bound:
             implementation = kernel.implementation if kernel else self._incumbent(self._definitions[layer][slot])
             assert implementation is not None  # a failed kernel is never chosen
-            self._bound[key] = implementation.bind(self.weights.slot(layer, slot))
+            weights = self.weights.slot(layer, slot)
+            kept = {name: (weakref.ref(tensor), tensor.nbytes) for name, tensor in weights.items()}
+            kept = {name: known for name, known in kept.items() if not self.weights.is_own(weights[name])}
+            bound = self._bound[key] = implementation.bind(weights)
+            del weights  # now only what the implementation keeps of them is left
+            self._held[key] = bound.packed_bytes + sum(size for ref, size in kept.values() if ref() is not None)
         return self._bound[key]
 
     def _incumbent(self, definition: Definition) -> Implementation:
@@ -372,3 +358,7 @@ class Dispatch:
             for slot, definition in table.items():
                 if definition.name == name:
                     yield layer, slot
+
+
+def _packed_bytes(candidate: Candidate) -> int:
+    return sum(math.prod(packed.shape) * DTYPES[packed.dtype] for packed in candidate.packed if packed.shape)

@@ -19,7 +19,7 @@ from kernelwright.engine import wire
 from kernelwright.engine.answers import Asked, events, whole
 from kernelwright.engine.generation import Choice, Piece, Text, prompt_logprobs, speak_all
 from kernelwright.engine.link import EngineGone, EngineLink
-from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, ScoreRequest
+from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, ScoreRequest, SwitchRequest
 
 MAX_BODY = 32 * 1024 * 1024
 _RECORD = struct.Struct("<II")
@@ -57,6 +57,7 @@ class Desk:
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/v1/kernels", self.kernels),
+            Route("/v1/kernels/{definition}", self.switch_kernel, methods=["POST"]),
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/score", self.score, methods=["POST"]),
@@ -66,7 +67,8 @@ class Desk:
         ]
 
     async def health(self, request: Request) -> Response:
-        return answer({"status": self.link.state}, 200 if self.is_ready else 503)
+        tripped = {"tripped_kernels": self.link.tripped} if self.link.tripped else {}  # it serves all the same
+        return answer({"status": self.link.state, **tripped}, 200 if self.is_ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         kernels = None
@@ -88,6 +90,12 @@ class Desk:
     async def kernels(self, request: Request) -> Response:
         self._ready()
         return answer(await self.link.ask("kernels"))
+
+    async def switch_kernel(self, request: Request) -> Response:
+        asked = await read_json(request, SwitchRequest)
+        self._ready()
+        named = {"definition": request.path_params["definition"], "enabled": asked.enabled}
+        return answer(await self.link.ask("switch_kernel", **named))
 
     async def start_profile(self, request: Request) -> Response:
         self._ready()

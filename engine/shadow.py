@@ -23,15 +23,12 @@ import torch
 from kernelwright.engine.compare import Copies, compare, copy_inputs
 
 if TYPE_CHECKING:
-    from kernelwright.engine.dispatch import Dispatch, Kernel, KernelCall, Plan
+    from kernelwright.engine.dispatch import Dispatch, KernelCall, Plan
+    from kernelwright.engine.kernel import Kernel
     from kernelwright.engine.llama import Call, LayerCalls
     from kernelwright.profiles.profile import Phase
 
 Checks = Literal["none", "sampled", "all"]
-DEFAULT_RATE = 2e-4
-"""Share of calls. One pass of all references takes about twenty decode steps on two cores, so this costs half a percent
-or less of the time; a kernel that is wrong in every layer is called some dozen times a step and found within hundreds.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,8 @@ class Shadow:
                 index = 0 if call.slot == "final_norm" else 1
                 head[index] = self._checked(call, head[index])
             else:
-                layers[at] = replace(layers[at], **{call.slot: self._checked(call, getattr(layers[at], call.slot))})
+                checked: Any = {call.slot: self._checked(call, getattr(layers[at], call.slot))}
+                layers[at] = replace(layers[at], **checked)
         return layers, head
 
     def take(self) -> list[Finding]:

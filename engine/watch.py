@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from kernelwright.engine.dispatch import Dispatch, Kernel, Trip
+from kernelwright.engine.dispatch import Dispatch
+from kernelwright.engine.kernel import Kernel, Trip
 
 if TYPE_CHECKING:
     from torch import Tensor
