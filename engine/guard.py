@@ -96,6 +96,11 @@ class Guard:
         for token in tokens:
             self._note(run, token)
 
+    @property
+    def num_watched(self) -> int:
+        """Requests of which something is known."""
+        return len(self._runs)
+
     def forget(self, request: str) -> None:
         """Drop what is known about a request that has ended."""
         self._runs.pop(request, None)

@@ -196,7 +196,8 @@ class EngineLoop:
             self.end.send(wire.Answer(ask.id, error=f"the trace could not be written: {error}", status=507))
 
     def _guard_facts(self) -> dict[str, Any]:
-        return {"action": self.guard.action, "trips": dict(self.guard.trips), "retries": dict(self.guard.retries)}
+        counts = {"trips": dict(self.guard.trips), "retries": dict(self.guard.retries)}
+        return {"action": self.guard.action, "watched": self.guard.num_watched, **counts}
 
     def _switch(self, definition: str, enabled: bool) -> dict[str, Any]:
         """Switch a definition's kernels between two steps; a score's rows must all be by the same kernels."""

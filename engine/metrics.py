@@ -26,6 +26,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         r = self.registry
         self.running = Gauge(_PREFIX + "num_requests_running", "Requests in the engine's batch.", registry=r)
+        self.open = Gauge(
+            _PREFIX + "num_requests_open", "Generations and scores that the front end waits for.", registry=r
+        )
         self.waiting = Gauge(_PREFIX + "num_requests_waiting", "Requests held back behind a score.", registry=r)
         self.prompt_tokens = Counter(_PREFIX + "prompt_tokens", "Prompt tokens received.", registry=r)
         self.generation_tokens = Counter(_PREFIX + "generation_tokens", "Tokens generated.", registry=r)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -77,6 +77,7 @@ class Desk:
                 kernels = await asyncio.wait_for(self.link.ask("kernels"), timeout=5)
             except (TimeoutError, EngineGone):
                 kernels = None  # a scrape in the middle of a long step still gets the front end's own numbers
+        self.link.metrics.open.set(self.link.num_requests)
         return Response(self.link.metrics.render(kernels), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def models(self, request: Request) -> Response:
@@ -220,13 +221,19 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 async def read_json(request: Request, form: type[_Model]) -> _Model:
-    """Return the body as `form`; raises ApiError(400) naming the field that is wrong, 413 when it is too large."""
+    """Return the body as `form`; raises ApiError(400) naming the field that is wrong, 413 when it is too large.
+
+    Raises ClientLeft when the client goes before it has sent the whole.
+    """
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise ApiError(413, f"the body is over {MAX_BODY} bytes; send the sequences in several requests")
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > MAX_BODY:
+                raise ApiError(413, f"the body is over {MAX_BODY} bytes; send the sequences in several requests")
+            chunks.append(chunk)
+    except ClientDisconnect as error:
+        raise ClientLeft from error
     try:
         body = msgspec.json.decode(b"".join(chunks))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -137,7 +137,7 @@ def test_a_collapse_is_mended_by_the_incumbents_and_no_token_is_taken_back(
         assert streamed(client, prompt) == (said, "length")
         assert ask(client, prompt)["token_ids"] == said, "not streamed it is the same"
         facts = client.kernels()
-        assert facts["guard"] == {"action": "retry", "trips": {"repeat": 2}, "retries": {"mended": 2}}
+        assert facts["guard"] == {"action": "retry", "trips": {"repeat": 2}, "retries": {"mended": 2}, "watched": 0}
         assert 'guard_retries_total{outcome="mended"} 2.0' in client.metrics()
     assert "did not collapse (repeat) where the pack's kernels did" in (tmp_path / "log").read_text()
 
