@@ -111,6 +111,12 @@ class LlamaWeights:
         rows = self._embedding.data.index_select(0, token_ids)
         return dequantize(Weight(self._embedding.kind, rows))
 
+    def is_own(self, tensor: Tensor) -> bool:
+        """Return whether a slot's weight is no copy: a tensor of the file, or a table that all layers share."""
+        at = tensor.data_ptr()
+        mine = (self.cos, self.sin, *(weight.data for weight in self._tensors.values()))
+        return any(start <= at < start + t.nbytes for t in mine if (start := t.data_ptr()) <= at)
+
     def definitions(self, layer: int) -> dict[str, Definition]:
         """Return the definition of each slot and region of `layer`; `num_layers` stands for final norm and head."""
         c = self.config

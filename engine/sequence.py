@@ -103,6 +103,13 @@ class Sequence:
     page_keys: list[bytes] = field(default_factory=list)
     """Names of the contents of its full pages, as far as they were asked for."""
     generator: torch.Generator | None = None
+    plain: bool = False
+    """Whether the incumbents alone compute it. It shares no page with those that kernels of a pack compute."""
+
+    def cut(self, num_generated: int) -> None:
+        """Drop the generated tokens after the first `num_generated`; what was computed must be released before."""
+        del self.token_ids[self.num_prompt + num_generated :]
+        self.page_keys.clear()
 
     @property
     def num_tokens(self) -> int:
