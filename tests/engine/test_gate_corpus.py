@@ -36,7 +36,7 @@ def test_there_is_enough_of_each_kind_and_hardly_any_repetition(library: Library
     shares = {kind: unique_share(stream) for kind, stream in streams.items()}
     assert min(shares.values()) >= UNIQUE_8GRAMS, shares
     assert unique_share([token for stream in streams.values() for token in stream]) >= UNIQUE_8GRAMS
-    assert unique_share(streams["prose"] * 2) == 0.0, "the check sees a text that is there twice"
+    assert unique_share(streams["prose"] * 2) < 0.01, "the check sees a text that is there twice"
 
 
 @pytest.mark.weights
