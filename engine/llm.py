@@ -156,7 +156,8 @@ class LLMEngine:
                     contract = self.dispatch.contract(name)
                     kernel.failure = check_kernel(kernel, self.dispatch.definition(name), contract, most)
         self.dispatch.forget_plans()
-        self.dispatch.plan("prefill", 2, 1, 1, 1)
+        for tokens in {2, most["prefill"]}:  # short prompts may be a kernel's, long ones seldom are
+            self.dispatch.plan("prefill", tokens, 1, 1, pages_for(tokens))
         self.dispatch.plan("decode", 1, 1, 1, 1)
         return [state for state in self.dispatch.states() if state.state == "failed"]
 

@@ -27,7 +27,7 @@ class Requests(RuleBasedStateMachine):
         self.content: dict[int, list[object]] = {}
         """Page → for each of its tokens (all tokens so far, era, plain)."""
 
-    @rule(kind=st.integers(0, 2), length=st.integers(1, 60))
+    @rule(kind=st.integers(0, 1), length=st.sampled_from((1, 15, 16, 17, 33, 40, 47, 60)))
     def add(self, kind: int, length: int) -> None:
         if length >= self.blocks.num_pages * 16:
             return
@@ -35,6 +35,7 @@ class Requests(RuleBasedStateMachine):
         sequence = Sequence(str(self.names), [kind] * length, length, SamplingParams())
         self.alive.append(sequence)
         self.scheduler.add(sequence)
+        self.step([kind] * 8)  # or most of the lives would be spent waiting
 
     @rule(draw=st.lists(st.integers(0, 1), min_size=8, max_size=8))
     def step(self, draw: list[int]) -> None:
@@ -74,15 +75,13 @@ class Requests(RuleBasedStateMachine):
         sequence.cut(min(keep, sequence.num_generated))
         sequence.plain = True
 
-    @rule()
-    def change_kernels(self) -> None:
-        self.era += 1
-        self.scheduler.restart_all()
-        self.blocks.forget()
-
-    @rule()
-    def forget(self) -> None:
-        self.blocks.forget()
+    @rule(change=st.sampled_from(("kernels", "cache", *[""] * 4)))
+    def upset(self, change: str) -> None:
+        if change == "kernels":
+            self.era += 1
+            self.scheduler.restart_all()
+        if change:
+            self.blocks.forget()
 
     def _end(self, sequence: Sequence) -> None:
         self.scheduler.remove(sequence)
@@ -118,5 +117,5 @@ class Requests(RuleBasedStateMachine):
             assert self.blocks.count_pages().free == self.blocks.num_pages
 
 
-Requests.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Requests.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 TestRequests = Requests.TestCase
