@@ -187,7 +187,7 @@ def _delta(piece: Piece, is_first: bool, reader: CallReader | None) -> dict[str,
                 entry |= {"id": call.id, "type": "function"}
                 entry["function"]["name"] = call.name
     delta: dict[str, Any] = {"role": "assistant"} if is_first else {}
-    if content or reader is None or not (parts or reader.num_calls):
+    if content or reader is None:
         delta["content"] = content
     elif is_first:
         delta["content"] = None

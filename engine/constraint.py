@@ -34,8 +34,10 @@ class TokenText(Protocol):
 class Constraint:
     """One request's place in its grammar. It follows the request's tokens, also when some are taken back."""
 
-    def __init__(self, matcher: LLMatcher, vocab_size: int, eos_ids: Sequence[int]) -> None:
-        self._matcher = matcher
+    def __init__(self, fresh: LLMatcher, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        self._fresh = fresh
+        """At the beginning, always: a matcher that has failed cannot be set back."""
+        self._matcher = fresh.deep_copy()
         self._vocab_size = vocab_size
         self._eos = torch.tensor(list(eos_ids), dtype=torch.long)
         self._followed: list[int] = []
@@ -54,7 +56,7 @@ class Constraint:
         """Take note that `generated` are the request's tokens now. A token the grammar forbids makes it fail."""
         known = len(self._followed)
         if list(generated[:known]) != self._followed:
-            self._matcher.reset()
+            self._matcher = self._fresh.deep_copy()
             known = 0
         fresh = list(generated[known:])
         if fresh:
@@ -102,7 +104,7 @@ class GrammarCompiler:
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(grammar)
-        return Constraint(matcher.deep_copy(), self._vocab_size, self._eos_ids)
+        return Constraint(matcher, self._vocab_size, self._eos_ids)
 
     @cached_property
     def _tokenizer(self) -> LLTokenizer:
