@@ -6,18 +6,22 @@ import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from kernelwright.engine import wire
 from kernelwright.engine.config import PAGE_SIZE
+from kernelwright.engine.constraint import Constraint, GrammarCompiler
 from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.memory import measure_memory
 from kernelwright.engine.score import ForcedSequence
 from kernelwright.engine.sequence import SamplingParams, StepOutput
-from kernelwright.engine.text import tokenizer_metadata
+from kernelwright.engine.text import load_text, tokenizer_metadata
 from kernelwright.engine.weights import file_digest
 from kernelwright.kernels.isa import cpu_name, detect_isa
 from kernelwright.profiles.digest import digest_bytes, digest_of
@@ -70,7 +74,8 @@ def load_served_engine(
         hidden_size=engine.config.hidden,
         tokenizer=tokenizer_metadata(read_metadata(model)),
     )
-    return EmbeddedEngine(engine, ready), ready
+    served = EmbeddedEngine(engine, ready)
+    return served, msgspec.structs.replace(ready, fingerprint="fp_" + served.facts()["configuration"][:12])
 
 
 def slug(name: str) -> str:
@@ -79,6 +84,8 @@ def slug(name: str) -> str:
 
 
 Row = tuple[int, int, Any]
+_COMPILING_S = 0.02
+"""Seconds an engine with nothing else to do waits for a grammar before it looks for messages again."""
 BURST_S, BURST_ROWS = 2.0, 128
 
 
@@ -87,6 +94,10 @@ class EmbeddedEngine:
 
     def __init__(self, engine: LLMEngine, ready: wire.Ready) -> None:
         self.engine = engine
+        text = load_text(ready.tokenizer)
+        self._compiler = GrammarCompiler(text, ready.vocab_size, engine.tokenizer.eos_ids)
+        self._compiling: dict[str, tuple[Future[Constraint], list[int], SamplingParams]] = {}
+        self._refused: list[wire.Ended] = []
         self._fixed = {
             "model": ready.served_name,
             "model_digest": file_digest(engine.model_path),
@@ -112,13 +123,37 @@ class EmbeddedEngine:
             ignore_eos=sampling.ignore_eos,
             logprobs=sampling.logprobs,
         )
-        self.engine.add_request(request, token_ids, params)
+        if sampling.grammar is None:
+            self.engine.add_request(request, token_ids, params)
+        else:
+            self._compiling[request] = (self._compiler.compile(sampling.grammar), token_ids, params)
 
     def step(self) -> list[wire.Token]:
+        """Run one step. Requests whose grammar is being compiled wait; the others do not wait for them."""
+        if self._compiling:
+            self._admit_compiled()
         return [_token(output) for output in self.engine.step()]
 
+    def _admit_compiled(self) -> None:
+        if not self.engine.has_work():
+            wait([future for future, _, _ in self._compiling.values()], _COMPILING_S, FIRST_COMPLETED)
+        for request, (future, token_ids, params) in list(self._compiling.items()):
+            if not future.done():
+                continue
+            del self._compiling[request]
+            try:
+                self.engine.add_request(request, token_ids, params, future.result())
+            except WrongUse as error:
+                self._refused.append(wire.Ended(request, str(error), status=400))
+
+    def refused(self) -> list[wire.Ended]:
+        """Return, once, the requests that turned out after `submit` to be none that can be served."""
+        refused, self._refused = self._refused, []
+        return refused
+
     def abort(self, request: str) -> None:
-        self.engine.abort(request)
+        if self._compiling.pop(request, None) is None:
+            self.engine.abort(request)
 
     def score(
         self,

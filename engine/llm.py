@@ -34,6 +34,8 @@ from kernelwright.profiles.profile import Phase
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kernelwright.engine.constraint import Constraint
+
 _OTHER_SEED = 0x9E3779B97F4A7C15
 """2^64 over the golden ratio: seeds that are near one another stay apart."""
 
@@ -161,12 +163,17 @@ class LLMEngine:
         self.dispatch.plan("decode", 1, 1, 1, 1)
         return [state for state in self.dispatch.states() if state.state == "failed"]
 
-    def add_request(self, request_id: str, token_ids: Sequence[int], params: SamplingParams) -> None:
-        """Queue a prompt. Raises WrongUse when it is empty, too long for the context, or its name is taken."""
+    def add_request(
+        self, request_id: str, token_ids: Sequence[int], params: SamplingParams, constraint: Constraint | None = None
+    ) -> None:
+        """Queue a prompt, whose answer keeps to `constraint`.
+
+        Raises WrongUse when it is empty, too long for the context, or its name is taken.
+        """
         if request_id in self._requests:
             raise WrongUse(f"request {request_id!r} is running already", "Use another id")
         self._check_tokens(token_ids, self.max_model_len - 1)
-        request = Request(request_id, list(token_ids), len(token_ids), params)
+        request = Request(request_id, list(token_ids), len(token_ids), params, constraint=constraint)
         self._requests[request_id] = request
         self._scheduler.add(request)
 
@@ -306,6 +313,12 @@ class LLMEngine:
 
     def _finish_reason(self, request: Request, token_id: int) -> FinishReason | None:
         params = request.params
+        if request.constraint is not None:
+            request.constraint.follow(request.generated)
+            if request.constraint.has_failed:
+                return "error"
+            if request.constraint.has_ended:
+                return "stop"
         if token_id in params.stop_token_ids or (token_id in self.tokenizer.eos_ids and not params.ignore_eos):
             return "stop"
         # the last token needs no place in the cache, it is never fed back

@@ -25,6 +25,7 @@ class ServedEngine(Protocol):
 
     def submit(self, request: str, token_ids: list[int], sampling: wire.Sampling) -> None: ...
     def step(self) -> list[wire.Token]: ...
+    def refused(self) -> list[wire.Ended]: ...
     def abort(self, request: str) -> None: ...
     def retry(self, request: str, keep: int) -> list[int] | None: ...
     def score(
@@ -135,6 +136,9 @@ class EngineLoop:
 
     def _step(self) -> None:
         tokens = [sent for token in self.engine.step() for sent in self._watched(token)]
+        for refusal in self.engine.refused():
+            self._forget(refusal.id)
+            self.end.send(refusal)
         for token in tokens:
             if token.finish is not None:
                 self._forget(token.id)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
@@ -17,9 +19,13 @@ from starlette.routing import Route
 
 from kernelwright.engine import wire
 from kernelwright.engine.answers import Asked, events, whole
+from kernelwright.engine.chat_messages import native, spelled_out
 from kernelwright.engine.generation import Choice, Piece, Text, prompt_logprobs, speak_all
+from kernelwright.engine.grammar import check_grammar
 from kernelwright.engine.link import EngineGone, EngineLink
 from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, ScoreRequest, SwitchRequest
+from kernelwright.engine.tools import ToolPlan
+from kernelwright.profiles.errors import WrongUse
 
 MAX_BODY = 32 * 1024 * 1024
 _RECORD = struct.Struct("<II")
@@ -45,6 +51,7 @@ class Desk:
     def __init__(self, link: EngineLink) -> None:
         self.link = link
         self.text: Text | None = None
+        self._since = int(time.time())
 
     @property
     def is_ready(self) -> bool:
@@ -114,11 +121,12 @@ class Desk:
         asked = await read_json(request, CompletionRequest)
         text = self._admit(asked.model, asked.n * len(asked.prompts))
         self._check_bias(asked.logit_bias)
+        grammar = await self._compilable(asked.form_grammar, asked.form_field)
         prompts = [text.encode(prompt) if isinstance(prompt, str) else prompt for prompt in asked.prompts]
         echoes = [prompt if isinstance(prompt, str) else text.decode(prompt) for prompt in asked.prompts]
         max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
         choices = [
-            Choice(number * asked.n + i, ids, asked.sampling(self._fit(ids, max_tokens), asked.logprobs, i))
+            Choice(number * asked.n + i, ids, asked.sampling(self._fit(ids, max_tokens), asked.logprobs, i, grammar))
             for number, ids in enumerate(prompts)
             for i in range(asked.n)
         ]
@@ -127,6 +135,7 @@ class Desk:
             choices=choices,
             echoes=[echo if asked.echo else "" for echo in echoes for _ in range(asked.n)],
             prompt_tokens=sum(map(len, prompts)),
+            fingerprint=self._fingerprint,
         )
         if asked.echo and asked.logprobs is not None:
             scored: list[list[wire.Token]] = await unless_client_leaves(
@@ -139,10 +148,41 @@ class Desk:
         asked = await read_json(request, ChatRequest)
         text = self._admit(asked.model, asked.n)
         self._check_bias(asked.logit_bias)
-        ids = text.render_chat([message.flat() for message in asked.messages])
-        max_tokens = self._fit(ids, asked.limit)
-        choices = [Choice(i, ids, asked.sampling(max_tokens, asked.wanted_logprobs, i)) for i in range(asked.n)]
-        return await self._speak(request, Asked(asked, choices, [""] * asked.n, len(ids)), text)
+        plan = asked.plan(text.call_form)
+        grammar = await self._chat_grammar(asked, plan)
+        if text.call_form is not None:
+            ids = text.render_chat(native(asked.messages), plan.declared() if plan else None)
+        else:
+            ids = text.render_chat(spelled_out(asked.messages, plan.preface() if plan else None))
+        max_tokens = self._fit(ids, asked.limit, "messages")
+        logprobs = asked.wanted_logprobs
+        choices = [Choice(i, ids, asked.sampling(max_tokens, logprobs, i, grammar)) for i in range(asked.n)]
+        whole_request = Asked(
+            request=asked,
+            choices=choices,
+            echoes=[""] * asked.n,
+            prompt_tokens=len(ids),
+            fingerprint=self._fingerprint,
+            plan=plan,
+        )
+        return await self._speak(request, whole_request, text)
+
+    async def _chat_grammar(self, asked: ChatRequest, plan: ToolPlan | None) -> str | None:
+        if plan is None:
+            return await self._compilable(asked.form_grammar, asked.form_field)
+        if asked.form_field is not None and asked.schema_asked is None:
+            raise ApiError(400, f"`{asked.form_field}` with `tools` has to be a JSON schema", asked.form_field)
+        return await self._compilable(lambda: plan.grammar(asked.schema_asked), "tools")
+
+    async def _compilable(self, write: Callable[[], str | None], field: str | None) -> str | None:
+        """Return the grammar that `write` returns, once it is known to be one. Raises ApiError(400) with the reason."""
+        try:
+            grammar = write()
+            if grammar is not None:
+                await asyncio.to_thread(check_grammar, grammar)
+        except WrongUse as error:
+            raise ApiError(400, f"{field}: {error.message}. {error.remedy}", field, "invalid_grammar") from error
+        return grammar
 
     async def score(self, request: Request) -> Response:
         asked = await read_json(request, ScoreRequest)
@@ -194,7 +234,11 @@ class Desk:
         if beyond:
             raise ApiError(400, f"token id {beyond[0]} is outside the vocabulary of {vocab}", "logit_bias")
 
-    def _fit(self, token_ids: list[int], max_tokens: int | None) -> int:
+    @property
+    def _fingerprint(self) -> str | None:
+        return (self.link.ready.fingerprint or None) if self.link.ready else None
+
+    def _fit(self, token_ids: list[int], max_tokens: int | None, field: str = "prompt") -> int:
         """Return how many tokens may be drawn; raises ApiError(400) when prompt and answer do not fit the context."""
         assert self.link.ready is not None
         limit, vocab = self.link.ready.max_model_len, self.link.ready.vocab_size
@@ -206,13 +250,13 @@ class Desk:
         wanted = max(room, 1) if max_tokens is None else max_tokens
         if wanted > room:
             message = f"the context holds {limit} tokens; the prompt has {len(token_ids)}, {wanted} more were asked for"
-            raise ApiError(400, message, "max_tokens", "context_length_exceeded")
+            raise ApiError(400, message, field if room < 1 else "max_tokens", "context_length_exceeded")
         return wanted
 
     def _card(self) -> dict[str, Any]:
         ready = self.link.ready
         assert ready is not None
-        card = {"id": ready.served_name, "object": "model", "created": 0, "owned_by": "kernelwright"}
+        card = {"id": ready.served_name, "object": "model", "created": self._since, "owned_by": "kernelwright"}
         shape = {"num_hidden_layers": ready.num_layers, "hidden_size": ready.hidden_size}
         return card | {"max_model_len": ready.max_model_len, "vocab_size": ready.vocab_size} | shape
 
@@ -246,7 +290,9 @@ async def read_json(request: Request, form: type[_Model]) -> _Model:
         where = ".".join(str(part) for part in first["loc"])
         what = first["msg"].removeprefix("Value error, ")
         message = f"{where}: {what}" if where else what
-        raise ApiError(400, message, where.split(".")[0] or None, "bad_request") from error
+        named = re.match(r"`(\w+)`", what)
+        field = where.split(".")[0] or (named[1] if named else None)
+        raise ApiError(400, message, field, "bad_request") from error
 
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, _Result] | Any) -> _Result:

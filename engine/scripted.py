@@ -19,6 +19,7 @@ from kernelwright.engine import wire
 from kernelwright.engine.guard import Guard
 from kernelwright.engine.loop import EngineLoop
 from kernelwright.engine.server import address_of
+from kernelwright.engine.tools import CallForm
 
 END = 256
 VOCAB = 257
@@ -37,7 +38,11 @@ class ByteText:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < END else b"<end>"
 
-    def render_chat(self, messages: list[dict[str, str]]) -> list[int]:
+    @property
+    def call_form(self) -> CallForm | None:
+        return None
+
+    def render_chat(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
         lines = [f"{message['role']}: {message['content']}" for message in messages]
         return self.encode("\n".join([*lines, "assistant: "]))
 
@@ -93,6 +98,9 @@ class ScriptedEngine:
             return wire.Token(id, token, finish, cached=self.cached)
         top = [(token, -0.5), (END, -1.0)][: sampling.logprobs]
         return wire.Token(id, token, finish, -0.5, top, self.cached)
+
+    def refused(self) -> list[wire.Ended]:
+        return []
 
     def abort(self, request: str) -> None:
         self.aborted.append(request)

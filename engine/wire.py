@@ -41,6 +41,8 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
     vocab_size: int
     num_layers: int = 0
     hidden_size: int = 0
+    fingerprint: str = ""
+    """Of everything that an answer depends on; OpenAI's `system_fingerprint`."""
     tokenizer: dict[str, Any] = {}
     """The `tokenizer.*` metadata of the weights file, so that the front end neither reads the file nor needs torch."""
 
@@ -70,6 +72,8 @@ class Sampling(msgspec.Struct, tag=True, frozen=True):
     """How many alternatives to report beside the drawn token's log-probability; None = no log-probabilities."""
     guarded: bool = True
     """Whether the guard watches it."""
+    grammar: str | None = None
+    """What the answer may be (`grammar.py`); None: anything."""
 
 
 class Submit(msgspec.Struct, tag=True, frozen=True):
