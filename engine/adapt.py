@@ -14,15 +14,14 @@ from typing import Any, Literal
 import msgspec
 
 from kernelwright.engine import wire
+from kernelwright.engine.checkpoint import model_digest, read_tokenizer
 from kernelwright.engine.config import PAGE_SIZE
 from kernelwright.engine.constraint import Constraint, GrammarCompiler
-from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.memory import measure_memory
 from kernelwright.engine.score import ForcedSequence
 from kernelwright.engine.sequence import SamplingParams, StepOutput
-from kernelwright.engine.text import load_text, tokenizer_metadata
-from kernelwright.engine.weights import file_digest
+from kernelwright.engine.text import load_text
 from kernelwright.kernels.isa import cpu_name, detect_isa
 from kernelwright.profiles.digest import digest_bytes, digest_of
 from kernelwright.profiles.errors import WrongUse
@@ -44,7 +43,7 @@ def load_served_engine(
     num_pages: int | None = None,
     shadow: float = 0.0,
 ) -> tuple[EmbeddedEngine, wire.Ready]:
-    """Load a GGUF model and its packs, check every kernel; return the engine and what its front end is told.
+    """Load a model and its packs, check every kernel; return the engine and what its front end is told.
 
     Raises BrokenInput, EnvironmentLacks or WrongUse as LLMEngine and `load_pack` do, and WrongUse when `max_model_len`
     is more than the model was made for.
@@ -72,7 +71,7 @@ def load_served_engine(
         vocab_size=engine.config.vocab,
         num_layers=engine.config.num_layers,
         hidden_size=engine.config.hidden,
-        tokenizer=tokenizer_metadata(read_metadata(model)),
+        tokenizer=read_tokenizer(model),
     )
     served = EmbeddedEngine(engine, ready)
     return served, msgspec.structs.replace(ready, fingerprint="fp_" + served.facts()["configuration"][:12])
@@ -100,7 +99,7 @@ class EmbeddedEngine:
         self._refused: list[wire.Ended] = []
         self._fixed = {
             "model": ready.served_name,
-            "model_digest": file_digest(engine.model_path),
+            "model_digest": model_digest(engine.model_path),
             "max_model_len": ready.max_model_len,
             "vocab_size": ready.vocab_size,
             "isa": detect_isa(),

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
+from kernelwright.engine.decoder import ATTENTION_OPS, HEAD_OPS, MLP_OPS, Call, DecoderWeights, LayerCalls
 from kernelwright.engine.kernel import Kernel
-from kernelwright.engine.llama import ATTENTION_OPS, HEAD_OPS, MLP_OPS, Call, LayerCalls, LlamaWeights
 from kernelwright.kernels.candidate import AxisRange, Candidate
 from kernelwright.kernels.definition import DTYPES, Definition, SlotContract
 from kernelwright.kernels.load import BoundSlot, Implementation, load_implementation
@@ -130,7 +130,7 @@ class _Choice:
 class Dispatch:
     """The slot table. `caches[layer]` is the (k, v) pair of page caches."""
 
-    weights: LlamaWeights
+    weights: DecoderWeights
     caches: Sequence[tuple[Tensor, Tensor]]
     disabled: set[str] = field(default_factory=set)
     compile_incumbents: bool = False
@@ -294,7 +294,9 @@ class Dispatch:
 
     def _slots(self, layer: int, region: str, ops: tuple[str, ...], bucket: _Bucket, plan: Plan) -> tuple[str, ...]:
         """Return what to call for a region: itself when a kernel of it is live in this bucket, else its ops."""
-        definition = self._definitions[layer].get(region)
+        table = self._definitions[layer]
+        ops = tuple(op for op in ops if op in table or op == "attention")
+        definition = table.get(region)
         if definition is None:
             return ops
         choice = self._choose(definition.name, bucket)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kernelwright.engine.blocks import BlockManager, pages_for
+from kernelwright.engine.checkpoint import open_checkpoint
 from kernelwright.engine.checks import check_kernel
-from kernelwright.engine.config import PAGE_SIZE, ModelConfig, engine_config, read_config
+from kernelwright.engine.config import PAGE_SIZE, ModelConfig, engine_config
+from kernelwright.engine.decoder import DecoderWeights
 from kernelwright.engine.dispatch import Dispatch, KernelState, LoadedKernel, Wrap
-from kernelwright.engine.gguf import read_gguf
-from kernelwright.engine.llama import LlamaWeights
 from kernelwright.engine.profiling import StepProfiler
 from kernelwright.engine.runner import ModelRunner, What, make_caches
 from kernelwright.engine.sampler import Sampled, sample, seeded_generator
@@ -28,7 +28,7 @@ from kernelwright.engine.sequence import Sequence as Request
 from kernelwright.engine.shadow import Shadow
 from kernelwright.engine.tokenizer import Tokenizer, build_tokenizer
 from kernelwright.engine.watch import Changed, Watch
-from kernelwright.profiles.errors import BrokenInput, WrongUse
+from kernelwright.profiles.errors import WrongUse
 from kernelwright.profiles.profile import Phase
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ _OTHER_SEED = 0x9E3779B97F4A7C15
 
 
 class LLMEngine:
-    """Engine over one GGUF file; not thread-safe: one thread calls everything.
+    """Engine over one GGUF file or Hugging Face folder; not thread-safe: one thread calls everything.
 
     `packs` are the kernels to serve with, `disable` names definitions to leave to the incumbent, `shadow` is the share
-    of their calls that is checked while they serve (shadow.py). Raises BrokenInput when the file cannot be used and
+    of their calls that is checked while they serve (shadow.py). Raises BrokenInput when the model cannot be used and
     WrongUse on a bad configuration or a `disable` that names nothing.
     """
 
@@ -67,15 +67,12 @@ class LLMEngine:
         )  # fmt: skip
         if threads is not None:
             torch.set_num_threads(threads)
-        file = read_gguf(Path(model_path))
-        embedding = file.tensors.get("token_embd.weight")
-        if embedding is None:
-            raise BrokenInput(f"{model_path} holds no token embedding", "Give the path of a language model")
         self.model_path = Path(model_path)
-        self.config: ModelConfig = read_config(self.model_path, file.metadata, embedding.num_rows)
-        self.tokenizer: Tokenizer = build_tokenizer(file.metadata)
+        checkpoint = open_checkpoint(self.model_path)
+        self.config: ModelConfig = checkpoint.config
+        self.tokenizer: Tokenizer = build_tokenizer(checkpoint.tokenizer)
         self.max_model_len = min(self.config.context_length, num_pages * PAGE_SIZE)
-        weights = LlamaWeights(file, self.config, self.max_model_len)
+        weights = DecoderWeights(checkpoint, self.max_model_len)
         self.dispatch = Dispatch(weights, make_caches(self.config, num_pages), compile_incumbents=compile_incumbents)
         self.blocks = BlockManager(num_pages, prefix_cache)
         self._scheduler = Scheduler(self.blocks, max_num_seqs, token_budget)

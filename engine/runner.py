@@ -9,8 +9,8 @@ import torch
 
 from kernelwright.engine.blocks import pages_for
 from kernelwright.engine.config import PAGE_SIZE, ModelConfig
+from kernelwright.engine.decoder import DecoderWeights, StepInputs, forward
 from kernelwright.engine.dispatch import Dispatch
-from kernelwright.engine.llama import LlamaWeights, StepInputs, forward
 from kernelwright.engine.scheduler import Batch
 from kernelwright.engine.shadow import Checks, Shadow
 
@@ -31,7 +31,7 @@ def make_caches(config: ModelConfig, num_pages: int) -> list[tuple[Tensor, Tenso
 
 
 class ModelRunner:
-    def __init__(self, weights: LlamaWeights, dispatch: Dispatch, shadow: Shadow) -> None:
+    def __init__(self, weights: DecoderWeights, dispatch: Dispatch, shadow: Shadow) -> None:
         self._shadow = shadow
         self._weights = weights
         self._dispatch = dispatch

@@ -37,7 +37,7 @@ _DRAIN_GRACE_S = 35.0
 
 class ServeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     model: Path | None = None
-    """GGUF file; None = the default model, fetched on first use."""
+    """GGUF file or Hugging Face folder; None = the default model, fetched on first use."""
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     uds: Path | None = None

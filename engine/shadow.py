@@ -23,9 +23,9 @@ import torch
 from kernelwright.engine.compare import Copies, compare, copy_inputs
 
 if TYPE_CHECKING:
+    from kernelwright.engine.decoder import Call, LayerCalls
     from kernelwright.engine.dispatch import Dispatch, KernelCall, Plan
     from kernelwright.engine.kernel import Kernel
-    from kernelwright.engine.llama import Call, LayerCalls
     from kernelwright.profiles.profile import Phase
 
 Checks = Literal["none", "sampled", "all"]

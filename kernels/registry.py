@@ -16,14 +16,23 @@ if TYPE_CHECKING:
 
 OPS = {
     "add_rmsnorm": "kernelwright.kernels.ops.add_rmsnorm",
+    "rmsnorm": "kernelwright.kernels.ops.rmsnorm",
     "q4_1_linear": "kernelwright.kernels.ops.q4_1_linear",
     "q8_0_linear": "kernelwright.kernels.ops.q8_0_linear",
     "f32_linear": "kernelwright.kernels.ops.f32_linear",
     "q4_1_gate_up_silu": "kernelwright.kernels.ops.q4_1_gate_up_silu",
     "f32_gate_up_silu": "kernelwright.kernels.ops.f32_gate_up_silu",
+    "q4_1_linear_bias": "kernelwright.kernels.ops.q4_1_linear_bias",
+    "q8_0_linear_bias": "kernelwright.kernels.ops.q8_0_linear_bias",
+    "f32_linear_bias": "kernelwright.kernels.ops.f32_linear_bias",
+    "q4_1_gate_up_gelu": "kernelwright.kernels.ops.q4_1_gate_up_gelu",
+    "f32_gate_up_gelu": "kernelwright.kernels.ops.f32_gate_up_gelu",
     "rope_cache": "kernelwright.kernels.ops.rope_cache",
+    "norm_rope_cache": "kernelwright.kernels.ops.norm_rope_cache",
     "decode_attention": "kernelwright.kernels.ops.decode_attention",
     "prefill_attention": "kernelwright.kernels.ops.prefill_attention",
+    "sliding_decode_attention": "kernelwright.kernels.ops.sliding_decode_attention",
+    "sliding_prefill_attention": "kernelwright.kernels.ops.sliding_prefill_attention",
     "q4_1_mlp_block": "kernelwright.kernels.ops.q4_1_mlp_block",
     "q4_1_attention_block": "kernelwright.kernels.ops.q4_1_attention_block",
 }
