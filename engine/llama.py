@@ -28,7 +28,8 @@ Call = Callable[..., tuple["Tensor", ...]]
 ATTENTION_OPS = ("attention_norm", "qkv", "rope", "attention", "attention_out")
 MLP_OPS = ("mlp_norm", "gate_up", "down")
 HEAD_OPS = ("final_norm", "head")
-LINEAR_KINDS = ("q4_1", "q8_0")
+LINEAR_KINDS = ("q4_1", "q8_0", "q4_0", "q4_k", "q6_k", "bf16")
+"""Kinds whose raw rows linear slots, gate_up and mlp_block take; others are dequantised."""
 
 
 @dataclass(slots=True)
@@ -113,7 +114,6 @@ class LlamaWeights:
             linear = define(f"{_linear_kind(head)}_linear", n=head.num_rows, k=head.num_columns)
             return {"final_norm": define("add_rmsnorm", h=c.hidden), "head": linear}
         qkv, out, gate_up, down = (self._kind(layer, key) for key in ("qkv", "attention_out", "gate_up", "down"))
-        gate_up = gate_up if gate_up == "q4_1" else "f32"
         found = {
             "attention_norm": define("add_rmsnorm", h=c.hidden),
             "qkv": define(f"{qkv}_linear", n=c.qkv_rows, k=c.hidden),
@@ -127,8 +127,8 @@ class LlamaWeights:
         }
         if qkv == out == "q4_1":
             found["attention_block"] = define("q4_1_attention_block", h=c.hidden, **shape)
-        if gate_up == down == "q4_1":
-            found["mlp_block"] = define("q4_1_mlp_block", f=c.ffn, h=c.hidden)
+        if gate_up == down and down in LINEAR_KINDS:
+            found["mlp_block"] = define(f"{down}_mlp_block", f=c.ffn, h=c.hidden)
         return found
 
     def slot(self, layer: int, slot: str) -> dict[str, Tensor]:
@@ -141,7 +141,7 @@ class LlamaWeights:
                 return {"w": self._joined(layer, slot)}
             case "head":
                 head = self._head()
-                return {"w": head.data if head.kind in LINEAR_KINDS else dequantize(head)}
+                return {"w": head.raw if head.kind in LINEAR_KINDS else dequantize(head)}
             case "rope":
                 return rope
             case "attention_block":
@@ -172,8 +172,8 @@ class LlamaWeights:
         return kinds.pop() if len(kinds) == 1 else "f32"
 
     def _joined(self, layer: int, slot: str) -> Tensor:
-        raw = self._kind(layer, slot) in (("q4_1",) if slot == "gate_up" else LINEAR_KINDS)
-        parts = [part.data if raw else dequantize(part) for part in self._parts(layer, slot)]
+        raw = self._kind(layer, slot) in LINEAR_KINDS
+        parts = [part.raw if raw else dequantize(part) for part in self._parts(layer, slot)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _norm(self, layer: int, slot: str) -> Tensor:

@@ -21,6 +21,7 @@ from kernelwright.kernels.families.rendering import LANES
 from kernelwright.kernels.families.table import FAMILIES, family_of
 from kernelwright.kernels.isa import detect_isa
 from kernelwright.kernels.ops.draws import DISTRIBUTIONS, EXTREMES, draw
+from kernelwright.kernels.ops.weights import QUANTISED
 from kernelwright.kernels.problem import PrecisionPolicy, Problem
 from kernelwright.kernels.registry import OPS
 from kernelwright.sandbox.cases import (
@@ -93,9 +94,15 @@ def test_confirm_stays_within_its_time() -> None:
     assert max(counts) <= 1.3 * 27
 
 
+def test_only_variants_of_stated_ops_go_without_a_row_of_their_own() -> None:
+    for op_type in set(OPS) - set(MATRICES):
+        kind = next(kind for kind in QUANTISED if op_type.startswith(f"{kind}_"))
+        assert op_type.replace(kind, "q4_1", 1) in MATRICES
+
+
 @pytest.mark.parametrize("op_type", OPS)
 def test_each_op_sees_its_whole_matrix(op_type: str) -> None:
-    problem, matrix = pose_small(op_type), MATRICES[op_type]
+    problem, matrix = pose_small(op_type), matrix_of(op_type)
     cases = confirm_cases(problem, problem.incumbent, WeightSets(2, 1, 1), KEY)
     assert {c.distribution for c in cases} == {"normal", "exact", *matrix.confirm}
     assert set(matrix.kinds) <= set(problem.definition.outputs)
@@ -198,14 +205,14 @@ def flushing(problem: Problem) -> Kernel:
 
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot flush denormals")
-@pytest.mark.parametrize("op_type", OPS)
+@pytest.mark.parametrize("op_type", [name for name in OPS if name in MATRICES or name.endswith("_linear")])
 def test_flushing_denormals_fails_unless_the_policy_allows_it(op_type: str) -> None:
     strict, relaxed = pose_small(op_type), pose_small(op_type, PrecisionPolicy(allow_flush_to_zero=True))
     assert set(judge_everywhere(strict, flushing(strict))) & set(AT_LEAST_SHAPE)
     assert judge_everywhere(relaxed, flushing(relaxed)) == {}
 
 
-@pytest.mark.parametrize("op_type", ["q4_1_linear", "q8_0_linear", "f32_linear"])
+@pytest.mark.parametrize("op_type", [name for name in OPS if name.endswith("_linear")])
 @pytest.mark.parametrize("rounding", [round_to_int8, round_to_tf32, lambda x: x.bfloat16().float()])
 def test_rounded_activations_fail_a_strict_linear_op(op_type: str, rounding: Callable[..., torch.Tensor]) -> None:
     problem = pose_small(op_type)
