@@ -64,14 +64,16 @@ def decode_q4_k(w: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
     blocks = w.reshape(w.shape[0], -1, 144)
-    d, dmin = blocks[:, :, :4].contiguous().view(torch.float16).to(dtype).split(1, dim=2)
-    low, middle, mixed = blocks[:, :, 4:16].contiguous().view(torch.uint8).split(4, dim=2)
+    halves = blocks[:, :, :4].contiguous().view(torch.float16).to(dtype)
+    packed = blocks[:, :, 4:16].contiguous().view(torch.uint8)
+    low, middle, mixed = packed[:, :, :4], packed[:, :, 4:8], packed[:, :, 8:]
     s = torch.cat((low & 63, (mixed & 15) | (low >> 6 << 4)), dim=2)
     m = torch.cat((middle & 63, (mixed >> 4) | (middle >> 6 << 4)), dim=2)
     # 32 bytes hold two runs of 32 weights: the low nibbles, then the high ones
-    nibbles = blocks[:, :, 16:].contiguous().view(torch.uint8).unflatten(2, (4, 1, 32))
-    q = torch.cat((nibbles & 15, nibbles >> 4), dim=3).flatten(2, 3).to(dtype)
-    return (q * (d * s.to(dtype)).unsqueeze(3) - (dmin * m.to(dtype)).unsqueeze(3)).reshape(w.shape[0], -1)
+    nibbles = blocks[:, :, 16:].contiguous().view(torch.uint8).reshape(*blocks.shape[:2], 4, 1, 32)
+    q = torch.cat((nibbles & 15, nibbles >> 4), dim=3).reshape(*blocks.shape[:2], 8, 32).to(dtype)
+    scale, minimum = halves[:, :, :1] * s.to(dtype), halves[:, :, 1:] * m.to(dtype)
+    return (q * scale.unsqueeze(3) - minimum.unsqueeze(3)).reshape(w.shape[0], -1)
 
 
 def decode_q6_k(w: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -79,8 +81,8 @@ def decode_q6_k(w: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
     blocks = w.reshape(w.shape[0], -1, 210)
-    low = blocks[:, :, :128].contiguous().view(torch.uint8).unflatten(2, (2, 1, 64))
-    high = blocks[:, :, 128:192].contiguous().view(torch.uint8).unflatten(2, (2, 1, 32))
+    low = blocks[:, :, :128].contiguous().view(torch.uint8).reshape(*blocks.shape[:2], 2, 1, 64)
+    high = blocks[:, :, 128:192].contiguous().view(torch.uint8).reshape(*blocks.shape[:2], 2, 1, 32)
     d = blocks[:, :, 208:].contiguous().view(torch.float16).to(dtype)
     # of each 128 weights: 64 bytes of low nibbles, then the same bytes' high ones; 32 bytes of four pairs of bits
     q = torch.cat((low & 15, low >> 4), dim=3).flatten(3)
