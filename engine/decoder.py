@@ -198,7 +198,7 @@ class DecoderWeights:
                 return {"w": self._joined(layer, slot)}
             case "head":
                 head = self._head()
-                return {"w": dequantize(head) if _is_dense(_op_type({head.kind}, "linear")) else head.data}
+                return {"w": dequantize(head) if _is_dense(_op_type({head.kind}, "linear")) else head.raw}
             case "rope":
                 return self._rope(layer)
             case "norm_rope":
@@ -227,7 +227,7 @@ class DecoderWeights:
         if slot == "qkv" and self._interleaved:
             parts[:2] = unpermute(parts[0], self.config.num_heads), unpermute(parts[1], self.config.num_kv_heads)
         dense = _is_dense(self._type(layer, slot))
-        stored = [dequantize(part) if dense else part.data for part in parts]
+        stored = [dequantize(part) if dense else part.raw for part in parts]
         return stored[0] if len(stored) == 1 else torch.cat(stored)
 
     def _bias(self, layer: int) -> Tensor:
