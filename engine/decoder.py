@@ -82,8 +82,13 @@ class LayerCalls:
     mlp_post_norm: Call | None = None
 
 
-def forward(layers: Sequence[LayerCalls], step: StepInputs, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Run the decoder layers over embeddings `x` [T, H]; return (x, residual) [T, H] whose sum the final norm takes."""
+def forward(
+    layers: Sequence[LayerCalls], step: StepInputs, x: Tensor, eps: float, states: list[Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Run the decoder layers over embeddings `x` [T, H]; return (x, residual) [T, H] whose sum the final norm takes.
+
+    `states` is given the residual stream [T, H] behind every layer.
+    """
     residual, x = x, torch.zeros_like(x)
     positions, slots, attention = step.positions, step.slot_mapping, step.attention
     for at in layers:
@@ -109,6 +114,8 @@ def forward(layers: Sequence[LayerCalls], step: StepInputs, x: Tensor, eps: floa
             (x,) = at.down(x)  # type: ignore[misc]
             if at.mlp_post_norm is not None:
                 (x,) = at.mlp_post_norm(x, eps)
+        if states is not None:
+            states.append(x + residual)
     return x, residual
 
 
@@ -128,6 +135,13 @@ class DecoderWeights:
         rows = self._embedding.data.index_select(0, token_ids)
         found = dequantize(Weight(self._embedding.kind, rows))
         return found if self.config.embedding_scale == 1.0 else found * self.config.embedding_scale
+
+    def is_own(self, tensor: Tensor) -> bool:
+        """Return whether a slot's weight is no copy: a tensor of the file, or a table that layers share."""
+        at = tensor.data_ptr()
+        tables = (table for pair in self._tables.values() for table in pair)
+        mine = (*tables, *(weight.data for weight in self._tensors.values()))
+        return any(start <= at < start + t.nbytes for t in mine if (start := t.data_ptr()) <= at)
 
     def definitions(self, layer: int) -> dict[str, Definition]:
         """Return the definition of each slot and region of `layer`; `num_layers` stands for final norm and head."""
@@ -184,7 +198,7 @@ class DecoderWeights:
                 return {"w": self._joined(layer, slot)}
             case "head":
                 head = self._head()
-                return {"w": dequantize(head) if _is_dense(_op_type({head.kind}, "linear")) else head.data}
+                return {"w": dequantize(head) if _is_dense(_op_type({head.kind}, "linear")) else head.raw}
             case "rope":
                 return self._rope(layer)
             case "norm_rope":
@@ -213,7 +227,7 @@ class DecoderWeights:
         if slot == "qkv" and self._interleaved:
             parts[:2] = unpermute(parts[0], self.config.num_heads), unpermute(parts[1], self.config.num_kv_heads)
         dense = _is_dense(self._type(layer, slot))
-        stored = [dequantize(part) if dense else part.data for part in parts]
+        stored = [dequantize(part) if dense else part.raw for part in parts]
         return stored[0] if len(stored) == 1 else torch.cat(stored)
 
     def _bias(self, layer: int) -> Tensor:

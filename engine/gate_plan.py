@@ -12,10 +12,12 @@ from kernelwright.engine.gate_speed import DECODE_NEW, PREFILL_PROMPT, Kind, Tim
 from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_decode, plan_prefill
 from kernelwright.engine.tokenizer import build_tokenizer
 
-DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 512, 1024, 2048
-"""Forced tokens at the least; a gate with ROOMY_S seconds or more takes the longer runs."""
-ROOMY_S = 900.0
-ROOMY_DECODE, ROOMY_BATCHED, ROOMY_PREFILL = 1024, 4096, 16384
+DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 4096, 16384
+"""Forced tokens; a gate with less than FULL_S seconds takes the brief ones and says so, one with ROOMY_S or more reads
+every text that is shipped through prefill.
+"""
+FULL_S, ROOMY_S = 360.0, 1200.0
+BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL = 512, 1024, 2048
 LAUNCHES = 3
 MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
 PREFILL_FIRST = 2
@@ -28,6 +30,8 @@ class GatePlan:
     batched_tokens: int = BATCHED_TOKENS
     prefill_tokens: int = PREFILL_TOKENS
     launches: int = LAUNCHES
+    brief: bool = False
+    """Fewer forced tokens than a gate should have, for want of time."""
 
     @property
     def rows(self) -> int:
@@ -71,6 +75,7 @@ class GatePlan:
 def plan_gate(model: Path, budget_s: float) -> GatePlan:
     """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_tokenizer` does."""
     library = Library(build_tokenizer(read_tokenizer(model)).encode)
-    if budget_s < ROOMY_S:
-        return GatePlan(library)
-    return GatePlan(library, ROOMY_DECODE, ROOMY_BATCHED, ROOMY_PREFILL)
+    if budget_s < FULL_S:
+        return GatePlan(library, BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL, brief=True)
+    prefill = max(PREFILL_TOKENS, library.size) if budget_s >= ROOMY_S else PREFILL_TOKENS
+    return GatePlan(library, prefill_tokens=prefill)

@@ -113,8 +113,17 @@ class Tokenizer:
         """Return a decoder that takes ids one by one and gives text as soon as it is whole UTF-8."""
         return TokenStream(self._backend)
 
-    def render_chat(self, messages: Sequence[Mapping[str, Any]]) -> str:
+    @property
+    def template(self) -> str | None:
+        """The chat template, in jinja's language."""
+        return self._template
+
+    def render_chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> str:
         """Return the prompt text for chat `messages` ({"role", "content"}), ready for the assistant's answer.
+
+        `tools` are handed to the template as they are; one that does not know them leaves them out.
 
         Raises WrongUse when the model has no chat template or the template refuses the messages.
         """
@@ -135,14 +144,17 @@ class Tokenizer:
         environment.filters["tojson"] = _to_json
         try:
             template = environment.from_string(self._template)
-            return template.render(messages=list(messages), add_generation_prompt=True, **self._special)
+            offered = {"tools": list(tools)} if tools else {}
+            return template.render(messages=list(messages), add_generation_prompt=True, **offered, **self._special)
         except (jinja2.TemplateError, TypeError) as error:
             remedy = "Give messages with a role and a text content"
             raise WrongUse(f"the chat template refuses these messages: {error}", remedy) from error
 
-    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[int]:
         """Return the prompt ids for chat `messages`; raises as `render_chat`."""
-        text = self.render_chat(messages)
+        text = self.render_chat(messages, tools)
         return self.encode(text) if self._bos_in_chat else self._backend.encode(text, add_special_tokens=False).ids
 
 
