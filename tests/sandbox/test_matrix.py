@@ -21,7 +21,6 @@ from kernelwright.kernels.families.rendering import LANES
 from kernelwright.kernels.families.table import FAMILIES, family_of
 from kernelwright.kernels.isa import detect_isa
 from kernelwright.kernels.ops.draws import DISTRIBUTIONS, EXTREMES, draw
-from kernelwright.kernels.ops.weights import QUANTISED
 from kernelwright.kernels.problem import PrecisionPolicy, Problem
 from kernelwright.kernels.registry import OPS
 from kernelwright.sandbox.cases import (
@@ -39,7 +38,7 @@ from kernelwright.sandbox.draw import Key
 from kernelwright.sandbox.exchange import Answer
 from kernelwright.sandbox.judge import Judge, is_doubtful
 from kernelwright.sandbox.lint import run_slot
-from kernelwright.sandbox.matrix import AT_LEAST_SHAPE, MATRICES, NONFINITE, matrix_of
+from kernelwright.sandbox.matrix import AT_LEAST_SHAPE, DEFAULT, MATRICES, NONFINITE, OF_ANY_WEIGHTS, matrix_of
 from kernelwright.sandbox.metrics import Metrics
 from kernelwright.sandbox.nulls import round_to_int8, round_to_tf32
 from kernelwright.sandbox.verdict import Evaluation
@@ -94,16 +93,8 @@ def test_confirm_stays_within_its_time() -> None:
     assert max(counts) <= 1.3 * 27
 
 
-BY_DEFAULT = {"rmsnorm", "norm_rope_cache", "sliding_decode_attention", "sliding_prefill_attention"} | {
-    f"{kind}_{op}" for op in ("linear_bias", "gate_up_gelu") for kind in ("q4_1", "q8_0", "f32")
-}
-"""Ops of the architectures beyond Llama: the default matrix judges them as long as they have no row."""
-
-
-def test_only_variants_of_stated_ops_go_without_a_row_of_their_own() -> None:
-    for op_type in set(OPS) - set(MATRICES) - BY_DEFAULT:
-        kind = next(kind for kind in QUANTISED if op_type.startswith(f"{kind}_"))
-        assert op_type.replace(kind, "q4_1", 1) in MATRICES
+def test_only_ops_with_a_bias_go_without_a_stated_matrix() -> None:
+    assert {op for op in OPS if matrix_of(op) is DEFAULT} == {op for op in OPS if op.endswith("_linear_bias")}
 
 
 @pytest.mark.parametrize("op_type", OPS)
@@ -120,9 +111,9 @@ def test_each_op_sees_its_whole_matrix(op_type: str) -> None:
 
 
 def test_the_table_in_the_document_is_the_table_in_the_code() -> None:
-    text = ARCHITECTURE.read_text()
+    text = ARCHITECTURE.read_text().split("| op type | extremes |")[1]
     rows = dict(re.findall(r"^\| `(\w+)` \| ((?:`[^`]+`(?:, )?)+) \|", text, flags=re.MULTILINE))
-    assert set(rows) == set(MATRICES) | {"default"}
+    assert set(rows) == set(MATRICES) | set(OF_ANY_WEIGHTS) | {"default"}
     for op_type, cell in rows.items():
         assert tuple(re.findall(r"`([^`]+)`", cell)) == matrix_of(op_type).extreme, op_type
 
@@ -211,28 +202,11 @@ def flushing(problem: Problem) -> Kernel:
 
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot flush denormals")
-@pytest.mark.parametrize(
-    "op_type",
-    [
-        op for op in OPS
-        if not op.endswith(("_bias", "_gelu")) and (op in MATRICES or not op.endswith(("_gate_up_silu", "_mlp_block")))
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("op_type", [op for op in OPS if matrix_of(op) is not DEFAULT])
 def test_flushing_denormals_fails_unless_the_policy_allows_it(op_type: str) -> None:
     strict, relaxed = pose_small(op_type), pose_small(op_type, PrecisionPolicy(allow_flush_to_zero=True))
     assert set(judge_everywhere(strict, flushing(strict))) & set(AT_LEAST_SHAPE)
     assert judge_everywhere(relaxed, flushing(relaxed)) == {}
-
-
-@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot flush denormals")
-@pytest.mark.parametrize("op_type", ["q4_1_gate_up_gelu", "f32_gate_up_gelu"])
-def test_flushed_products_of_two_small_sums_fail_where_they_are_drawn(op_type: str) -> None:
-    """These ops have the default matrix, which has no `tiny`: two sums of it multiply to a denormal."""
-    problem = pose_small(op_type)
-    whole, _ = add_drawn_weights(problem, draw_small_sets(problem), Key(b"test" * 8))
-    judge, case = Judge(problem, whole, Controls()), Case("tiny", dict(problem.timed_axes), 0, "tiny")
-    assert judge_one(problem, judge, whole, case, lambda inputs: run_slot(problem, inputs), KEY)[1] == ""
-    assert judge_one(problem, judge, whole, case, flushing(problem), KEY)[1]
 
 
 @pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot flush denormals")
