@@ -18,7 +18,7 @@ from kernelwright.kernels.registry import op_of
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.target import Target
 
-SMALL_BATCH = AxisRange(low=1, high=8)
+SMALL_BATCH = AxisRange(low=1, high=16)
 """Tokens (or sequences) of a decode step a kernel is asked to be right for; larger steps go to the incumbent."""
 MAX_BLOCKS = 128
 """Pages of context (of 16 tokens) that hidden shapes reach: 2,048 tokens."""

@@ -91,6 +91,14 @@ template <int T> static void run(const Call& c) {
   }
 }
 
+// Up to 8 sequences of a call, from `b` on.
+static Call from(Call c, int64_t b) {
+  c.x += b * H, c.residual += b * H, c.y += b * H, c.total += b * H;
+  c.positions += b, c.slots += b, c.contexts += b, c.table += b * c.blocks;
+  c.batch = c.batch - b < 8 ? c.batch - b : 8;
+  return c;
+}
+
 static bool check(Args& args, const Call& c, int64_t positions, int64_t pages) {
   for (int64_t b = 0; b < c.batch; ++b)
     if (!args.require(c.positions[b] >= 0 && c.positions[b] < positions, "a position is out of range") ||
@@ -125,14 +133,17 @@ KW_RUN(args, 16) {
                 v_cache.size[1] == PAGE && v_cache.size[2] == HKV && v_cache.size[3] == D;
   bool packed = w_qkv.size[0] == QKV_GROUPS * QKV_BYTES && w_o.size[0] == O_GROUPS * O_BYTES;
   if (!args.require(rows && wide && caches && packed, "the tensors do not agree in shape")) return;
-  if (!args.require(batch <= 8, "this kernel takes 1 to 8 sequences") || batch == 0) return;
+  if (!args.require(batch <= 16, "this kernel takes 1 to 16 sequences") || batch == 0) return;
   Call c{x.data, residual.data, weight.data, cos.data, sin.data, positions.data, slots.data, k_cache.data,
          v_cache.data, table.data, contexts.data, w_qkv.data, w_o.data, y.data, total.data, nullptr,
          eps, batch, table.size[1], 0, 0};
   if (!check(args, c, cos.size[0], pages)) return;
   for (int64_t b = 0; b < batch; ++b) c.longest = c.contexts[b] > c.longest ? c.contexts[b] : c.longest;
   c.parts = parts_of(c.longest);
-  c.memory = scratch(batch * HKV * c.parts * GROUP * PART);
+  c.memory = scratch((batch < 8 ? batch : 8) * HKV * c.parts * GROUP * PART);
   if (!args.require(c.memory != nullptr, "out of memory")) return;
-  batch == 1 ? run<1>(c) : batch == 2 ? run<2>(c) : batch <= 4 ? run<4>(c) : run<8>(c);
+  for (int64_t b = 0; b < batch; b += 8) {  // 9 to 16 sequences are 8 and the rest: none reads what another writes
+    Call part = from(c, b);
+    part.batch == 1 ? run<1>(part) : part.batch == 2 ? run<2>(part) : part.batch <= 4 ? run<4>(part) : run<8>(part);
+  }
 }

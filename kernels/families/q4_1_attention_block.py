@@ -1,16 +1,17 @@
 """Family `q4_1_attention_block`: norm, qkv, rope, cache write, attention and output projection of decode in one region.
 
-1 to 8 sequences. Parameters of the linear part as in `q4_1_mlp_block`, of the attention part as in `decode_attention`.
+1 to 16 sequences. Parameters of the linear part as in `q4_1_mlp_block`, of the attention part as in `decode_attention`.
 """
 
 from __future__ import annotations
 
-from kernelwright.kernels.candidate import AxisRange, Candidate, PackedTensor
+from kernelwright.kernels.candidate import Candidate, PackedTensor
 from kernelwright.kernels.definition import Definition
 from kernelwright.kernels.families import decode_attention
 from kernelwright.kernels.families.q4_1_linear import packed_bytes
 from kernelwright.kernels.families.rendering import (
     SCHEDULES,
+    SMALL_BATCH,
     Point,
     Space,
     check_point,
@@ -22,7 +23,7 @@ from kernelwright.kernels.families.rendering import (
 from kernelwright.kernels.ops.writing import const_of
 
 FAMILY = "q4_1_attention_block"
-RANGES = {"B": AxisRange(low=1, high=8)}
+RANGES = {"B": SMALL_BATCH}
 PARTS = (
     "norm.cpp", "q4_1_rows.cpp", "rope.cpp", "attention_parts.cpp", "pages.cpp", "q4_1_attention_block.cpp",
 )  # fmt: skip

@@ -1,14 +1,15 @@
-"""Family `q4_1_gate_up_silu`: y = silu(x w_gate^T) * (x w_up^T) with Q4_1 weights, 1 to 8 tokens.
+"""Family `q4_1_gate_up_silu`: y = silu(x w_gate^T) * (x w_up^T) with Q4_1 weights, 1 to 16 tokens.
 
 Parameters as in the family `q4_1_linear`; `tiles` counts gate and up tiles together, so it is even.
 """
 
 from __future__ import annotations
 
-from kernelwright.kernels.candidate import AxisRange, Candidate, PackedTensor
+from kernelwright.kernels.candidate import Candidate, PackedTensor
 from kernelwright.kernels.definition import Definition
 from kernelwright.kernels.families import q4_1_linear
 from kernelwright.kernels.families.rendering import (
+    SMALL_BATCH,
     Point,
     Space,
     check_point,
@@ -20,7 +21,7 @@ from kernelwright.kernels.families.rendering import (
 from kernelwright.kernels.ops.writing import const_of
 
 FAMILY = "q4_1_gate_up_silu"
-RANGES = {"T": AxisRange(low=1, high=8)}
+RANGES = {"T": SMALL_BATCH}
 
 
 def space() -> Space:
@@ -43,7 +44,7 @@ def render(definition: Definition, point: Point, isa: str) -> Candidate:
     """Return the candidate at `point`. Raises ValueError on a point outside the space."""
     check_point(space(), point)
     f, h, lanes = const_of(definition, "F"), const_of(definition, "H"), lanes_of(isa)
-    constants = {"F": f, "H": h, "COLUMNS": h} | q4_1_linear.constants_of(point)
+    constants = {"F": f, "H": h, "COLUMNS": h, "OUTPUTS": f} | q4_1_linear.constants_of(point)
     packed: tuple[PackedTensor, ...] = ()
     if point["layout"] == "raw":
         parts = ("batch.cpp", "q4_1_raw.cpp", "q4_1_gate_up_silu_raw.cpp")

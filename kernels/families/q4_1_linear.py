@@ -1,4 +1,4 @@
-"""Family `q4_1_linear`: y = x w^T with Q4_1 weights, 1 to 8 tokens, weights decoded once for all tokens.
+"""Family `q4_1_linear`: y = x w^T with Q4_1 weights, 1 to 16 tokens, weights decoded once for all tokens.
 
 `layout` raw reads the file's blocks (lanes along a row), `rows` repacks them once (lanes across rows). `decode` direct
 makes w = d q + m in a register; fold applies d and m once per block (only at one token, else direct).
@@ -6,10 +6,11 @@ makes w = d q + m in a register; fold applies d and m once per block (only at on
 
 from __future__ import annotations
 
-from kernelwright.kernels.candidate import AxisRange, Candidate, PackedTensor
+from kernelwright.kernels.candidate import Candidate, PackedTensor
 from kernelwright.kernels.definition import Definition
 from kernelwright.kernels.families.rendering import (
     SCHEDULES,
+    SMALL_BATCH,
     Point,
     Space,
     check_point,
@@ -21,7 +22,7 @@ from kernelwright.kernels.families.rendering import (
 from kernelwright.kernels.ops.writing import const_of
 
 FAMILY = "q4_1_linear"
-RANGES = {"T": AxisRange(low=1, high=8)}
+RANGES = {"T": SMALL_BATCH}
 
 
 def space() -> Space:
@@ -77,7 +78,7 @@ def render(definition: Definition, point: Point, isa: str) -> Candidate:
     """Return the candidate at `point`. Raises ValueError on a point outside the space."""
     check_point(space(), point)
     n, k, lanes = const_of(definition, "N"), const_of(definition, "K"), lanes_of(isa)
-    constants = {"N": n, "K": k, "COLUMNS": k} | constants_of(point)
+    constants = {"N": n, "K": k, "COLUMNS": k, "OUTPUTS": n} | constants_of(point)
     packed: tuple[PackedTensor, ...] = ()
     if point["layout"] == "raw":
         parts = ("batch.cpp", "q4_1_raw.cpp", "q4_1_linear_raw.cpp")

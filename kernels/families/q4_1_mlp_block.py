@@ -1,15 +1,16 @@
-"""Family `q4_1_mlp_block`: the whole MLP in one parallel region, 1 to 8 tokens. Parameters as in `q4_1_gate_up_silu`.
+"""Family `q4_1_mlp_block`: the whole MLP in one parallel region, 1 to 16 tokens. Parameters as in `q4_1_gate_up_silu`.
 
 Weights are always packed in tiles of rows, and decoded directly.
 """
 
 from __future__ import annotations
 
-from kernelwright.kernels.candidate import AxisRange, Candidate, PackedTensor
+from kernelwright.kernels.candidate import Candidate, PackedTensor
 from kernelwright.kernels.definition import Definition
 from kernelwright.kernels.families.q4_1_linear import packed_bytes
 from kernelwright.kernels.families.rendering import (
     SCHEDULES,
+    SMALL_BATCH,
     Point,
     Space,
     check_point,
@@ -21,7 +22,7 @@ from kernelwright.kernels.families.rendering import (
 from kernelwright.kernels.ops.writing import const_of
 
 FAMILY = "q4_1_mlp_block"
-RANGES = {"T": AxisRange(low=1, high=8)}
+RANGES = {"T": SMALL_BATCH}
 PARTS = ("norm.cpp", "q4_1_rows.cpp", "q4_1_mlp_block.cpp")
 
 

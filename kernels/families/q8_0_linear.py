@@ -1,14 +1,15 @@
-"""Family `q8_0_linear`: y = x w^T with Q8_0 weights (the output head), 1 to 8 tokens, weights decoded once for all.
+"""Family `q8_0_linear`: y = x w^T with Q8_0 weights (the output head), 1 to 16 tokens, weights decoded once for all.
 
 `layout` raw reads the file's blocks (lanes along a row), `rows` repacks them once (lanes across rows).
 """
 
 from __future__ import annotations
 
-from kernelwright.kernels.candidate import AxisRange, Candidate, PackedTensor
+from kernelwright.kernels.candidate import Candidate, PackedTensor
 from kernelwright.kernels.definition import Definition
 from kernelwright.kernels.families.rendering import (
     SCHEDULES,
+    SMALL_BATCH,
     Point,
     Space,
     check_point,
@@ -20,7 +21,7 @@ from kernelwright.kernels.families.rendering import (
 from kernelwright.kernels.ops.writing import const_of
 
 FAMILY = "q8_0_linear"
-RANGES = {"T": AxisRange(low=1, high=8)}
+RANGES = {"T": SMALL_BATCH}
 
 
 def space() -> Space:
@@ -56,6 +57,7 @@ def render(definition: Definition, point: Point, isa: str) -> Candidate:
         "N": n,
         "K": k,
         "COLUMNS": k,
+        "OUTPUTS": n,
         "TILES": tiles,
         "ROWS": tiles,
         "CHAINS": int(point["chains"]),

@@ -14,6 +14,8 @@ Space = dict[str, tuple[int | str, ...]]
 LANES = {"x86-64-v4": 16, "x86-64-v3": 8, "x86-64-v2": 4, "armv8.2": 4}
 """Lanes of one vector of floats; kernelwright_simd.h derives the same from -march."""
 SCHEDULES = ("static", "dynamic")
+SMALL_BATCH = AxisRange(low=1, high=16)
+"""Tokens or sequences of a decode step that families over weights take."""
 
 
 def lanes_of(isa: str) -> int:

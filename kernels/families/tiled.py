@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.kernels.candidate import AxisRange
-from kernelwright.kernels.families.rendering import SCHEDULES, Point, Space
+from kernelwright.kernels.families.rendering import SCHEDULES, SMALL_BATCH, Point, Space
 from kernelwright.kernels.ops.weights import BF16, Q4_0, Q4_K, Q6_K, Q8_0, WeightKind
 
-RANGES = {"T": AxisRange(low=1, high=8)}
+RANGES = {"T": SMALL_BATCH}
 
 
 @dataclass(frozen=True, slots=True)

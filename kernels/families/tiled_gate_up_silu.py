@@ -1,4 +1,4 @@
-"""Families `<kind>_gate_up_silu`: y = silu(x w_gate^T) * (x w_up^T), 1 to 8 tokens, kinds: families/tiled.py.
+"""Families `<kind>_gate_up_silu`: y = silu(x w_gate^T) * (x w_up^T), 1 to 16 tokens, kinds: families/tiled.py.
 
 `tiles` counts gate and up tiles together, so it is even.
 """
@@ -47,7 +47,7 @@ class TiledGateUpSilu:
         """Return the candidate at `point`. Raises ValueError on a point outside the space."""
         check_point(self.space(), point)
         f, h, lanes = const_of(definition, "F"), const_of(definition, "H"), lanes_of(isa)
-        constants = {"F": f, "H": h, "COLUMNS": h} | self.kind.constants(point)
+        constants = {"F": f, "H": h, "COLUMNS": h, "OUTPUTS": f} | self.kind.constants(point)
         parts = ("batch.cpp", *self.kind.parts, "tiles_dot.cpp", "tiles_gate_up_silu.cpp")
         size = self.kind.packed_bytes(2 * -(-f // lanes), h, lanes, int(point["tiles"]))
         packed = (PackedTensor(name="tiles", shape=(size,), dtype="int8"),)

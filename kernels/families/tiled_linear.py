@@ -1,4 +1,4 @@
-"""Families `<kind>_linear`: y = x w^T, 1 to 8 tokens, over the kinds of families/tiled.py."""
+"""Families `<kind>_linear`: y = x w^T, 1 to 16 tokens, over the kinds of families/tiled.py."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class TiledLinear:
         """Return the candidate at `point`. Raises ValueError on a point outside the space."""
         check_point(self.space(), point)
         n, k, lanes = const_of(definition, "N"), const_of(definition, "K"), lanes_of(isa)
-        constants = {"N": n, "K": k, "COLUMNS": k} | self.kind.constants(point)
+        constants = {"N": n, "K": k, "COLUMNS": k, "OUTPUTS": n} | self.kind.constants(point)
         parts = ("batch.cpp", *self.kind.parts, "tiles_dot.cpp", "tiles_linear.cpp")
         size = self.kind.packed_bytes(-(-n // lanes), k, lanes, int(point["tiles"]))
         packed = (PackedTensor(name="tiles", shape=(size,), dtype="int8"),)

@@ -1,4 +1,4 @@
-"""Families `<kind>_mlp_block`: the whole MLP in one parallel region, 1 to 8 tokens, kinds: families/tiled.py.
+"""Families `<kind>_mlp_block`: the whole MLP in one parallel region, 1 to 16 tokens, kinds: families/tiled.py.
 
 Weights are decoded one by one: there is no folding.
 """

@@ -89,7 +89,10 @@ KW_RUN(args, 8) {
   bool wide = x.size[1] == H && residual.size[1] == H && y.size[1] == H && total.size[1] == H;
   bool packed = up.size[0] == UP_GROUPS * UP_BYTES && down.size[0] == DOWN_GROUPS * DOWN_BYTES;
   if (!args.require(same && wide && packed, "the tensors do not agree in shape")) return;
-  if (!args.require(tokens <= 8, "this kernel takes 1 to 8 tokens") || tokens == 0) return;
-  Call c{x.data, residual.data, weight.data, up.data, down.data, y.data, total.data, eps, tokens};
-  tokens == 1 ? run<1>(c) : tokens == 2 ? run<2>(c) : tokens <= 4 ? run<4>(c) : run<8>(c);
+  if (!args.require(tokens <= 16, "this kernel takes 1 to 16 tokens")) return;
+  for (int64_t t = 0; t < tokens; t += 8) {  // 9 to 16 tokens are 8 and the rest
+    Call c{x.data + t * H, residual.data + t * H, weight.data, up.data, down.data, y.data + t * H, total.data + t * H,
+           eps, tokens - t < 8 ? tokens - t : 8};
+    c.tokens == 1 ? run<1>(c) : c.tokens == 2 ? run<2>(c) : c.tokens <= 4 ? run<4>(c) : run<8>(c);
+  }
 }

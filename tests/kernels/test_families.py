@@ -45,8 +45,8 @@ def check(op_type: str, index: int, isa: str, cache: Path) -> None:
     point = points[0] if index == 0 else random.Random(f"{op_type}{index}").choice(points[1:])
     candidate = load_built(definition, family(op_type).render(definition, point, isa), cache)
     incumbent = load_incumbent(definition)
-    for tokens in (1, 2, 3, 7, 8):
-        for distribution in DISTRIBUTIONS:
+    for tokens in (1, 2, 3, 7, 8, 9, 16):
+        for distribution in DISTRIBUTIONS if tokens <= 8 else ("normal", "exact"):
             inputs = draw_inputs(definition, tokens, distribution, seed=tokens)
             want = reference_outputs(definition, inputs)
             theirs, mine = slot_outputs(incumbent, inputs), slot_outputs(candidate, inputs)
@@ -71,7 +71,14 @@ def test_the_portable_level_agrees_with_the_reference(op_type: str, cache: Path)
 
 
 @pytest.mark.skipif(detect_isa() != "x86-64-v4", reason="this host's own level is no higher, or another one")
-@pytest.mark.parametrize("op_type", [name for name, made in FAMILIES.items() if ":" in made])
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        pytest.param(name, marks=() if name.endswith("linear") else pytest.mark.slow)  # the others share their parts
+        for name, made in FAMILIES.items()
+        if ":" in made
+    ],
+)
 def test_the_avx2_level_agrees_with_the_reference_too(op_type: str, cache: Path) -> None:
     check(op_type, 3, "x86-64-v3", cache)
 
@@ -105,8 +112,8 @@ def test_candidates_say_who_made_them_and_where_they_hold(op_type: str) -> None:
     assert (candidate.proposer, candidate.author, candidate.isa) == ("templates", op_type, detect_isa())
     assert candidate.parameters == family(op_type).default_point()
     token_axis = op_of(definition).contract(definition).token_axis
-    assert candidate.covers({token_axis: 1})
-    assert candidate.covers({token_axis: 9}) == (token_axis not in candidate.ranges)
+    assert candidate.covers({token_axis: 1}) and candidate.covers({token_axis: 16})
+    assert candidate.covers({token_axis: 17}) == (token_axis not in candidate.ranges)
 
 
 def test_a_point_outside_the_space_is_refused() -> None:
@@ -149,13 +156,29 @@ def test_a_shape_the_vectors_do_not_fit_has_no_points() -> None:
     assert family_of(define("f32_linear", n=8, k=32)) is None
 
 
-@pytest.mark.parametrize("op_type", ["q4_1_linear", "q8_0_linear"])
+@pytest.mark.parametrize("op_type", ["q4_1_linear", "q8_0_linear", "q4_k_gate_up_silu", "bf16_mlp_block"])
 def test_more_tokens_than_claimed_are_refused(op_type: str, cache: Path) -> None:
     definition = small(op_type)
     candidate = family(op_type).render(definition, family(op_type).default_point(), detect_isa())
-    inputs = draw_inputs(definition, 9, "normal")
-    with pytest.raises(ValueError, match="1 to 8 tokens"):
+    inputs = draw_inputs(definition, 17, "normal")
+    with pytest.raises(ValueError, match="1 to 16 tokens"):
         slot_outputs(load_built(definition, candidate, cache), inputs)
+
+
+@pytest.mark.parametrize("op_type", [name for name in FAMILIES if name.endswith(("linear", "silu", "block"))])
+def test_sixteen_tokens_are_two_times_eight(op_type: str, cache: Path) -> None:
+    """Bit for bit: what a token gets does not depend on its half."""
+    definition, mine = small(op_type), family(op_type)
+    kernel = load_built(definition, mine.render(definition, mine.default_point(), detect_isa()), cache)
+    inputs = draw_inputs(definition, 16, "normal")
+    whole = slot_outputs(kernel, inputs)
+    axis = kernel.contract.token_axis
+    per_token = [name for name, spec in definition.inputs.items() if spec.shape and spec.shape[0] == axis]
+    for first in (0, 8):
+        half = inputs | {name: inputs[name][first : first + 8] for name in per_token}
+        for name, tensor in slot_outputs(kernel, half).items():
+            if name not in kernel.contract.aliases:
+                assert torch.equal(tensor, whole[name][first : first + 8]), name
 
 
 def test_slots_and_pages_out_of_range_are_refused_before_anything_is_written(cache: Path) -> None:

@@ -14,12 +14,12 @@ from kernelwright.kernels.registry import op_of
 sys.path.append(str(Path(__file__).parents[1] / "kernels"))
 from slots import small
 
-HIGH = 8
+HIGH = 16
 """Tokens that families claim."""
 
 
 def pose_small(op_type: str, policy: PrecisionPolicy | None = None) -> Problem:
-    """Return the problem of a small shape of `op_type`: 1 to 8 tokens, timed at 4."""
+    """Return the problem of a small shape of `op_type`: 1 to 16 tokens, timed at 4."""
     definition = small(op_type)
     op = op_of(definition)
     contract = op.contract(definition)

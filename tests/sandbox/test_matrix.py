@@ -106,7 +106,7 @@ def test_each_op_sees_its_whole_matrix(op_type: str) -> None:
     assert len({c.name for c in cases}) == len(cases)
     low = problem.contract.token_axis
     assert all(c.axes[low] == 1 for c in cases if c.distribution in AT_LEAST_SHAPE)
-    assert {1, 8} <= {c.axes[low] for c in cases if c.distribution == "normal"}
+    assert {1, 16} <= {c.axes[low] for c in cases if c.distribution == "normal"}
     assert set(matrix.confirm) & set(AT_LEAST_SHAPE), "every op has a case that tells whether denormals are flushed"
 
 
