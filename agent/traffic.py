@@ -7,8 +7,8 @@ from math import prod
 
 from kernelwright.agent.compose import Accepted
 from kernelwright.engine.model_slots import ModelSlots
-from kernelwright.kernels.blocks import BLOCK_WEIGHTS, Q4_1_BYTES, Q8_0_BYTES
 from kernelwright.kernels.definition import DTYPES, Definition, SlotContract
+from kernelwright.kernels.ops.weights import QUANTISED
 
 
 def bytes_per_token(slots: ModelSlots, chosen: Collection[str], accepted: Mapping[str, Accepted]) -> dict[str, int]:
@@ -45,11 +45,13 @@ def _raw(definition: Definition, contract: SlotContract) -> int:
 
 
 def _dense(definition: Definition, contract: SlotContract) -> int:
-    block = Q8_0_BYTES if definition.op_type.startswith("q8_0") else Q4_1_BYTES
+    kinds = [kind for name, kind in QUANTISED.items() if definition.op_type.startswith(f"{name}_")]
     total = 0
     for name in _streamed(definition, contract):
         size = _size(definition, name)
-        total += size // block * BLOCK_WEIGHTS * 4 if definition.inputs[name].dtype == "int8" else size
+        if kinds and definition.inputs[name].dtype == kinds[0].dtype:
+            size = size // kinds[0].block_bytes * kinds[0].block_weights * 4
+        total += size
     return total
 
 

@@ -36,6 +36,7 @@ from kernelwright.engine.gate_modes import (
     null_of,
 )
 from kernelwright.engine.gate_plan import GatePlan, plan_gate
+from kernelwright.engine.gate_report import write_gate_report
 from kernelwright.engine.gate_result import GateResult
 from kernelwright.engine.gate_row import Row
 from kernelwright.engine.gate_score import Scores
@@ -63,7 +64,7 @@ def run_gate(
     leave_one_out: bool = True,
     on_progress: Progress = lambda done, total, text: None,
 ) -> GateResult:
-    """Gate the pack at `pack_dir` on `model`; write `gate.json` into `session_dir` and return it.
+    """Gate the pack at `pack_dir` on `model`; write `gate.json` and `gate.html` into `session_dir`, return it.
 
     `budget_s` decides how many pairs beyond the least are measured and whether kernels are switched off in turn; the
     tokens of the fidelity runs and three launches with one ABBA round each are never cut. Raises BrokenInput on a
@@ -88,6 +89,7 @@ def run_gate(
     result = gate.rule(read_manifest(pack_dir))
     session_dir.mkdir(parents=True, exist_ok=True)
     (session_dir / "gate.json").write_text(result.model_dump_json(indent=2) + "\n")
+    write_gate_report(result, session_dir / "gate.html")
     return result
 
 

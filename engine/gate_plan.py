@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelwright.engine.checkpoint import read_tokenizer
 from kernelwright.engine.gate_speed import DECODE_NEW, PREFILL_PROMPT, Kind, Timings
 from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_decode, plan_prefill
-from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.tokenizer import build_tokenizer
 
 DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 4096, 16384
@@ -73,8 +73,8 @@ class GatePlan:
 
 
 def plan_gate(model: Path, budget_s: float) -> GatePlan:
-    """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_metadata` does."""
-    library = Library(build_tokenizer(read_metadata(model)).encode)
+    """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_tokenizer` does."""
+    library = Library(build_tokenizer(read_tokenizer(model)).encode)
     if budget_s < FULL_S:
         return GatePlan(library, BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL, brief=True)
     prefill = max(PREFILL_TOKENS, library.size) if budget_s >= ROOMY_S else PREFILL_TOKENS

@@ -1,8 +1,7 @@
 """Read GGUF weight files: memory-mapped, exact, and refusing what we do not know.
 
-Format: the GGUF specification; block layouts as in ggml (Q4_1: 20 bytes per 32 weights, f16 d, f16 m, 16 bytes of
-nibbles, low nibbles first; Q8_0: 34 bytes per 32 weights, f16 d, 32 int8). Tensors of these types keep their raw
-blocks, row by row, as int8; they are never re-quantised. Those of other quantised types become float32.
+Format: the GGUF specification; block layouts as in ggml (kernels/blocks.py). Tensors of the quantised types in `KINDS`
+keep their raw blocks, row by row, as int8; they are never re-quantised. Those of other quantised types become float32.
 """
 
 from __future__ import annotations
@@ -11,26 +10,29 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from kernelwright.kernels.blocks import BLOCK_WEIGHTS, Q4_1_BYTES, Q8_0_BYTES, decode_q4_1, decode_q8_0
+from kernelwright.kernels.ops.weights import QUANTISED
 from kernelwright.profiles.errors import BrokenInput
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
     from torch import Tensor
 
-Kind = Literal["f32", "f16", "bf16", "q8_0", "q4_1"]
-KINDS: dict[str, Kind] = {"F32": "f32", "F16": "f16", "BF16": "bf16", "Q8_0": "q8_0", "Q4_1": "q4_1"}
-BLOCK_BYTES: dict[Kind, int] = {"q8_0": Q8_0_BYTES, "q4_1": Q4_1_BYTES}
+Kind = Literal["f32", "f16", "bf16", "q8_0", "q4_1", "q4_0", "q4_k", "q6_k"]
+KINDS: dict[str, Kind] = {
+    "F32": "f32", "F16": "f16", "BF16": "bf16", "Q8_0": "q8_0", "Q4_1": "q4_1", "Q4_0": "q4_0", "Q4_K": "q4_k",
+    "Q6_K": "q6_k",
+}  # fmt: skip
+FLOATS = ("f32", "f16", "bf16")
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
     """One tensor of the file. `data` is [rows, columns] (or [columns]) in its own float type, or, for quantised kinds,
-    raw blocks as int8 [rows, columns / 32 · block bytes]; it shares the mapped file's memory.
+    raw blocks as int8 [rows, columns / block weights · block bytes]; it shares the mapped file's memory.
     """
 
     kind: Kind
@@ -42,8 +44,17 @@ class Weight:
 
     @property
     def num_columns(self) -> int:
-        block = BLOCK_BYTES.get(self.kind)
-        return self.data.shape[-1] // block * BLOCK_WEIGHTS if block else self.data.shape[-1]
+        if self.kind in FLOATS:
+            return self.data.shape[-1]
+        blocks = QUANTISED[self.kind]
+        return self.data.shape[-1] // blocks.block_bytes * blocks.block_weights
+
+    @property
+    def raw(self) -> Tensor:
+        """The data as ops take it: bytes as int8 [rows, bytes of a row] for bfloat16, too."""
+        import torch
+
+        return self.data.view(torch.int8) if self.kind == "bf16" else self.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,8 @@ def read_metadata(path: Path) -> Mapping[str, Any]:
 
 def _read(path: Path) -> tuple[GGUFReader, dict[str, Any]]:
     if not path.is_file():
-        raise BrokenInput(f"there is no model file at {path}", "Give the path of a GGUF file with --model")
+        remedy = "Give the path of a GGUF file or of a Hugging Face folder with --model"
+        raise BrokenInput(f"there is no model file at {path}", remedy)
     try:
         reader = _open(path)
         metadata = {name: field.contents() for name, field in reader.fields.items()}
@@ -87,14 +99,12 @@ def _read(path: Path) -> tuple[GGUFReader, dict[str, Any]]:
 
 
 def dequantize(weight: Weight) -> Tensor:
-    """Return `weight` as float32, shaped [rows, columns] (or [columns]); bit-equal to ggml: w = d·q + m, w = d·q."""
+    """Return `weight` as float32, shaped [rows, columns] (or [columns]); bit-equal to ggml."""
     import torch
 
-    if weight.kind == "q4_1":
-        return decode_q4_1(weight.data, torch.float32)
-    if weight.kind == "q8_0":
-        return decode_q8_0(weight.data, torch.float32)
-    return weight.data.float()
+    if weight.kind in FLOATS:
+        return weight.data.float()
+    return cast("Tensor", QUANTISED[weight.kind].decode(weight.data, torch.float32))
 
 
 def unpermute(weight: Weight, num_heads: int) -> Weight:
@@ -117,7 +127,7 @@ def _weight(path: Path, tensor: Any) -> Weight:
     data = tensor.data
     if kind == "bf16":
         return Weight(kind, torch.from_numpy(data.view(np.int16)).view(torch.bfloat16))
-    return Weight(kind, torch.from_numpy(data.view(np.int8) if kind in BLOCK_BYTES else data))
+    return Weight(kind, torch.from_numpy(data if kind in FLOATS else data.view(np.int8)))
 
 
 def _unpack(path: Path, tensor: Any) -> np.ndarray:

@@ -29,6 +29,9 @@ class Metrics:
         self.registry = CollectorRegistry()
         r = self.registry
         self.running = Gauge(_PREFIX + "num_requests_running", "Requests in the engine's batch.", registry=r)
+        self.open = Gauge(
+            _PREFIX + "num_requests_open", "Generations and scores that the front end waits for.", registry=r
+        )
         self.waiting = Gauge(_PREFIX + "num_requests_waiting", "Requests held back behind a score.", registry=r)
         self.prompt_tokens = Counter(_PREFIX + "prompt_tokens", "Prompt tokens received.", registry=r)
         self.generation_tokens = Counter(_PREFIX + "generation_tokens", "Tokens generated.", registry=r)
@@ -69,6 +72,7 @@ class Metrics:
         self.waiting.set(step.waiting)
         self.generation_tokens.inc(sum(token.token is not None for token in step.tokens))
         self._engine.collapses, self._engine.cache = step.collapses, step.cache
+        self._engine.retries = step.retries
 
     @contextmanager
     def request(self, prompt_tokens: int) -> Iterator[RequestTimer]:
@@ -115,6 +119,7 @@ class _EngineCollector(Collector):
     def __init__(self) -> None:
         self.kernels: dict[str, Any] | None = None
         self.collapses: dict[str, int] = {}
+        self.retries: dict[str, int] = {}
         self.cache = wire.Cache()
 
     def collect(self) -> Iterator[Metric]:
@@ -122,6 +127,14 @@ class _EngineCollector(Collector):
         for kind, count in self.collapses.items():
             collapses.add_metric([kind], count)
         yield collapses
+        retries = CounterMetricFamily(
+            _PREFIX + "guard_retries",
+            "Collapsed answers that the incumbents decoded again; `mended` speaks against the kernels.",
+            labels=["outcome"],
+        )
+        for outcome, count in self.retries.items():
+            retries.add_metric([outcome], count)
+        yield retries
         yield from _cache_metrics(self.cache)
         if self.kernels is not None:
             yield from _kernel_metrics(self.kernels)
@@ -156,6 +169,58 @@ def _kernel_metrics(answer: dict[str, Any]) -> Iterable[Metric]:
         reasons |= {(kernel["definition"], reason): count for reason, count in kernel["fallbacks"].items()}
     for labels, count in reasons.items():
         fallbacks.add_metric(list(labels), count)
-    resident = GaugeMetricFamily(_PREFIX + "engine_resident_memory_bytes", "Resident memory of the engine process.")
-    resident.add_metric([], answer["resident_bytes"])
-    return hits, fallbacks, resident
+    return hits, fallbacks, *_check_metrics(answer["kernels"]), *_engine_metrics(answer)
+
+
+def _check_metrics(kernels: list[dict[str, Any]]) -> Iterable[Metric]:
+    """What live checks of kernels found; absent where the engine makes none."""
+    trips = CounterMetricFamily(
+        _PREFIX + "kernel_trips",
+        "Kernels switched off because of what they did in service, by reason.",
+        labels=["definition", "candidate", "reason"],
+    )
+    checks = CounterMetricFamily(
+        _PREFIX + "kernel_shadow_checks",
+        "Live calls that the reference computed, too.",
+        labels=["definition", "candidate", "phase"],
+    )
+    live = GaugeMetricFamily(
+        _PREFIX + "kernel_live", "Whether a pack's kernel may serve.", labels=["definition", "candidate"]
+    )
+    for kernel in kernels:
+        if kernel["candidate"] is None:
+            continue
+        name = [kernel["definition"], kernel["candidate"][:12]]
+        live.add_metric(name, kernel.get("state") == "live")
+        for reason, count in kernel.get("trips", {}).items():
+            trips.add_metric([*name, reason], count)
+        for phase, count in kernel.get("checks", {}).items():
+            checks.add_metric([*name, phase], count)
+    return trips, checks, live
+
+
+def _engine_metrics(answer: dict[str, Any]) -> Iterable[Metric]:
+    yield GaugeMetricFamily(
+        _PREFIX + "engine_resident_memory_bytes",
+        "Resident memory of the engine process.",
+        value=answer["resident_bytes"],
+    )
+    memory = GaugeMetricFamily(
+        _PREFIX + "engine_memory_bytes", "Where it is; see /v1/kernels for the words.", labels=["kind"]
+    )
+    for name, size in answer.get("memory", {}).items():
+        memory.add_metric([name.removesuffix("_bytes")], size)
+    pages = GaugeMetricFamily(
+        _PREFIX + "kv_pages", "Pages of the KV cache: free, cached (found again, owned by nobody), owned.",
+        labels=["state"],
+    )  # fmt: skip
+    for state in ("free", "cached", "owned"):
+        if state in answer.get("pages", {}):
+            pages.add_metric([state], answer["pages"][state])
+    yield from (memory, pages)
+    for name, text, value in (
+        ("engine_step_seconds", "Time spent in steps.", answer.get("step_seconds")),
+        ("shadow_check_seconds", "Of that, in shadow checks.", answer.get("shadow", {}).get("seconds")),
+    ):
+        if value is not None:
+            yield CounterMetricFamily(_PREFIX + name, text, value=value)

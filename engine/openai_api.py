@@ -181,6 +181,10 @@ class ScoreRequest(BaseModel, extra="forbid"):
     chunk: int | None = Field(None, ge=1)
 
 
+class SwitchRequest(BaseModel, extra="forbid"):
+    enabled: Annotated[bool, Field(strict=True)]
+
+
 def usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
     """Return OpenAI's usage object; `cached_tokens` of the prompt's were found computed."""
     return {

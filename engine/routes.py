@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
@@ -23,7 +23,7 @@ from kernelwright.engine.chat_messages import native, spelled_out
 from kernelwright.engine.generation import Choice, Piece, Text, prompt_logprobs, speak_all
 from kernelwright.engine.grammar import check_grammar
 from kernelwright.engine.link import EngineGone, EngineLink
-from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, ScoreRequest
+from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, ScoreRequest, SwitchRequest
 from kernelwright.engine.tools import ToolPlan
 from kernelwright.profiles.errors import WrongUse
 
@@ -64,6 +64,7 @@ class Desk:
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/v1/kernels", self.kernels),
+            Route("/v1/kernels/{definition}", self.switch_kernel, methods=["POST"]),
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/score", self.score, methods=["POST"]),
@@ -73,7 +74,8 @@ class Desk:
         ]
 
     async def health(self, request: Request) -> Response:
-        return answer({"status": self.link.state}, 200 if self.is_ready else 503)
+        tripped = {"tripped_kernels": self.link.tripped} if self.link.tripped else {}  # it serves all the same
+        return answer({"status": self.link.state, **tripped}, 200 if self.is_ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         kernels = None
@@ -82,6 +84,7 @@ class Desk:
                 kernels = await asyncio.wait_for(self.link.ask("kernels"), timeout=5)
             except (TimeoutError, EngineGone):
                 kernels = None  # a scrape in the middle of a long step still gets the front end's own numbers
+        self.link.metrics.open.set(self.link.num_requests)
         return Response(self.link.metrics.render(kernels), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def models(self, request: Request) -> Response:
@@ -95,6 +98,12 @@ class Desk:
     async def kernels(self, request: Request) -> Response:
         self._ready()
         return answer(await self.link.ask("kernels"))
+
+    async def switch_kernel(self, request: Request) -> Response:
+        asked = await read_json(request, SwitchRequest)
+        self._ready()
+        named = {"definition": request.path_params["definition"], "enabled": asked.enabled}
+        return answer(await self.link.ask("switch_kernel", **named))
 
     async def start_profile(self, request: Request) -> Response:
         self._ready()
@@ -259,13 +268,19 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 async def read_json(request: Request, form: type[_Model]) -> _Model:
-    """Return the body as `form`; raises ApiError(400) naming the field that is wrong, 413 when it is too large."""
+    """Return the body as `form`; raises ApiError(400) naming the field that is wrong, 413 when it is too large.
+
+    Raises ClientLeft when the client goes before it has sent the whole.
+    """
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise ApiError(413, f"the body is over {MAX_BODY} bytes; send the sequences in several requests")
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > MAX_BODY:
+                raise ApiError(413, f"the body is over {MAX_BODY} bytes; send the sequences in several requests")
+            chunks.append(chunk)
+    except ClientDisconnect as error:
+        raise ClientLeft from error
     try:
         body = msgspec.json.decode(b"".join(chunks))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

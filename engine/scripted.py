@@ -49,6 +49,7 @@ class ByteText:
 
 @dataclass
 class _Running:
+    prompt: list[int]
     says: list[int]
     sampling: wire.Sampling
     said: int = 0
@@ -63,6 +64,10 @@ class ScriptedEngine:
     submitted: list[tuple[list[int], wire.Sampling]] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     rows_made: int = 0
+    says_again: Callable[[list[int]], list[int]] | None = None
+    """Likewise for answers that are retried."""
+    retried: list[tuple[str, int]] = field(default_factory=list)
+    switched: list[tuple[str, bool]] = field(default_factory=list)
     cached: int = 0
     """What every first token says was found of its prompt."""
     _running: dict[str, _Running] = field(default_factory=dict)
@@ -71,7 +76,7 @@ class ScriptedEngine:
         if b"refuse me" in bytes(id for id in token_ids if id < END):
             raise ValueError("the engine has no room for this request")
         self.submitted.append((token_ids, sampling))
-        self._running[request] = _Running(self.says(token_ids), sampling)
+        self._running[request] = _Running(token_ids, self.says(token_ids), sampling)
 
     def step(self) -> list[wire.Token]:
         time.sleep(self.step_s)
@@ -127,6 +132,23 @@ class ScriptedEngine:
 
     def facts(self) -> dict[str, Any]:
         return {"threads": 1, "resident_bytes": 1024}
+
+    def retry(self, request: str, keep: int) -> list[int] | None:
+        """Say on from `keep` what `says_again` makes of the prompt; None where there is no such thing."""
+        running = self._running.get(request)
+        if self.says_again is None or running is None:
+            return None
+        kept = [running.says[n % len(running.says)] for n in range(keep)]
+        self.retried.append((request, keep))
+        running.says, running.said = [*kept, *self.says_again(running.prompt)[keep:]], keep
+        return kept
+
+    def switch(self, definition: str, enabled: bool) -> dict[str, int]:
+        self.switched.append((definition, enabled))
+        return {"recomputed_requests": len(self._running), "forgotten_pages": 3}
+
+    def tripped(self) -> list[str]:
+        return [kernel["definition"] for kernel in self.kernels() if kernel.get("state") == "tripped"]
 
     def token_text(self, token: int) -> str:
         return ByteText().token_bytes(token).decode("utf-8", "replace")

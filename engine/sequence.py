@@ -107,6 +107,13 @@ class Sequence:
     generator: torch.Generator | None = None
     constraint: Constraint | None = None
     """What it may say, where it may not say anything."""
+    plain: bool = False
+    """Whether the incumbents alone compute it. It shares no page with those that kernels of a pack compute."""
+
+    def cut(self, num_generated: int) -> None:
+        """Drop the generated tokens after the first `num_generated`; what was computed must be released before."""
+        del self.token_ids[self.num_prompt + num_generated :]
+        self.page_keys.clear()
 
     @property
     def num_tokens(self) -> int:

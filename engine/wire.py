@@ -109,9 +109,13 @@ class Credit(msgspec.Struct, tag=True, frozen=True):
     rows: int
 
 
+Question = Literal["kernels", "start_profile", "stop_profile", "reset_prefix_cache", "switch_kernel"]
+
+
 class Ask(msgspec.Struct, tag=True, frozen=True):
     id: str
-    what: Literal["kernels", "start_profile", "stop_profile", "reset_prefix_cache"]
+    what: Question
+    arguments: dict[str, Any] = {}
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
@@ -148,6 +152,10 @@ class Step(msgspec.Struct, tag=True, frozen=True):
     collapses: dict[str, int] = {}
     """Guard trips since the engine started, by kind."""
     cache: Cache = Cache()
+    retries: dict[str, int] = {}
+    """Answers that the incumbents decoded again, by outcome."""
+    tripped: list[str] = []
+    """Definitions whose kernels are off because of what they did in service."""
 
 
 class Row(msgspec.Struct, tag=True, frozen=True):

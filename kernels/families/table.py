@@ -1,4 +1,7 @@
-"""The table of kernel families: op type → the module that renders candidates for it."""
+"""The table of kernel families: op type → what renders candidates for it.
+
+A module is a family itself; `module:kind` stands for the one that its `of_kind(kind)` returns.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,20 @@ FAMILIES = {
     "decode_attention": "kernelwright.kernels.families.decode_attention",
     "q4_1_mlp_block": "kernelwright.kernels.families.q4_1_mlp_block",
     "q4_1_attention_block": "kernelwright.kernels.families.q4_1_attention_block",
+    "q4_0_linear": "kernelwright.kernels.families.tiled_linear:q4_0",
+    "q4_k_linear": "kernelwright.kernels.families.tiled_linear:q4_k",
+    "q6_k_linear": "kernelwright.kernels.families.tiled_linear:q6_k",
+    "bf16_linear": "kernelwright.kernels.families.tiled_linear:bf16",
+    "q4_0_gate_up_silu": "kernelwright.kernels.families.tiled_gate_up_silu:q4_0",
+    "q8_0_gate_up_silu": "kernelwright.kernels.families.tiled_gate_up_silu:q8_0",
+    "q4_k_gate_up_silu": "kernelwright.kernels.families.tiled_gate_up_silu:q4_k",
+    "q6_k_gate_up_silu": "kernelwright.kernels.families.tiled_gate_up_silu:q6_k",
+    "bf16_gate_up_silu": "kernelwright.kernels.families.tiled_gate_up_silu:bf16",
+    "q4_0_mlp_block": "kernelwright.kernels.families.tiled_mlp_block:q4_0",
+    "q8_0_mlp_block": "kernelwright.kernels.families.tiled_mlp_block:q8_0",
+    "q4_k_mlp_block": "kernelwright.kernels.families.tiled_mlp_block:q4_k",
+    "q6_k_mlp_block": "kernelwright.kernels.families.tiled_mlp_block:q6_k",
+    "bf16_mlp_block": "kernelwright.kernels.families.tiled_mlp_block:bf16",
 }
 
 
@@ -45,5 +62,8 @@ class Family(Protocol):
 
 def family_of(definition: Definition) -> Family | None:
     """Return the family for `definition`, or None where there is none."""
-    module = FAMILIES.get(definition.op_type)
-    return cast(Family, import_module(module)) if module else None
+    if definition.op_type not in FAMILIES:
+        return None
+    name, _, kind = FAMILIES[definition.op_type].partition(":")
+    module = import_module(name)
+    return cast(Family, module.of_kind(kind) if kind else module)

@@ -118,6 +118,17 @@ KW_INLINE vi shift_right(vi v, int count) {
   return (vi)((vu)v >> (uint32_t)count);
 }
 
+// table[v], by the lower bits of v that count W lanes; the others do not matter.
+KW_INLINE vf pick(vf table, vi v) {
+#if defined(KW_V4)
+  return (vf)__builtin_ia32_permvarsf512_mask(table, v, vf{}, (short)-1);
+#elif defined(KW_V3)
+  return (vf)__builtin_ia32_permvarsf256(table, v);
+#else
+  return vf{table[v[0] & 3], table[v[1] & 3], table[v[2] & 3], table[v[3] & 3]};
+#endif
+}
+
 // The sum of all lanes, added pairwise.
 KW_INLINE float sum(vf v) {
 #if defined(KW_V4)

@@ -149,6 +149,63 @@ def draw_q8_0(rows: int, columns: int, generator: torch.Generator, distribution:
     return torch.cat((scales, q), dim=-1).reshape(rows, -1)
 
 
+def draw_q4_0(rows: int, columns: int, generator: torch.Generator, distribution: str) -> torch.Tensor:
+    """Return random Q4_0 blocks [rows, columns/32*18] int8; `exact` has d in {1, 2}."""
+    import torch
+
+    count = (rows, columns // BLOCK_WEIGHTS)
+    nibbles = torch.randint(-128, 128, (*count, 16), generator=generator, dtype=torch.int8)
+    return torch.cat((_scales(count, generator, distribution, 0.02), nibbles), dim=-1).reshape(rows, -1)
+
+
+def draw_q4_k(rows: int, columns: int, generator: torch.Generator, distribution: str) -> torch.Tensor:
+    """Return random Q4_K blocks [rows, columns/256*144] int8, of the size weights of a language model have.
+
+    Scales and mins take all 6 bits; `exact` has d and dmin in {1, 2}, scales below 4 and mins below 16.
+    """
+    import torch
+
+    count = (rows, columns // 256)
+    scales, mins = (torch.randint(0, 64, (*count, 8), generator=generator, dtype=torch.uint8) for _ in range(2))
+    if distribution == "exact":
+        scales, mins = scales % 4, mins % 16
+    # the upper two bits of the last four lie above the first four's six bits
+    tops = [part[..., :4] | part[..., 4:] >> 4 << 6 for part in (scales, mins)]
+    packed = torch.cat((*tops, scales[..., 4:] & 15 | mins[..., 4:] << 4), dim=-1).view(torch.int8)
+    nibbles = torch.randint(-128, 128, (*count, 128), generator=generator, dtype=torch.int8)
+    d, dmin = _scales(count, generator, distribution, 0.0006), _scales(count, generator, distribution, 0.005)
+    return torch.cat((d, dmin, packed, nibbles), dim=-1).reshape(rows, -1)
+
+
+def draw_q6_k(rows: int, columns: int, generator: torch.Generator, distribution: str) -> torch.Tensor:
+    """Return random Q6_K blocks [rows, columns/256*210] int8; `exact` has d in {1, 2} and scales in -2 … 2."""
+    import torch
+
+    count = (rows, columns // 256)
+    q = torch.randint(-128, 128, (*count, 192), generator=generator, dtype=torch.int8)
+    low, high = (-2, 3) if distribution == "exact" else (-128, 128)
+    scales = torch.randint(low, high, (*count, 16), generator=generator, dtype=torch.int8)
+    return torch.cat((q, scales, _scales(count, generator, distribution, 0.0001)), dim=-1).reshape(rows, -1)
+
+
+def draw_bf16(rows: int, columns: int, generator: torch.Generator, distribution: str) -> torch.Tensor:
+    """Return the bytes of random bfloat16 weights [rows, columns*2] int8; small integers for `exact`."""
+    import torch
+
+    return draw_f32(rows, columns, generator, distribution).bfloat16().view(torch.int8)
+
+
+def _scales(count: tuple[int, int], generator: torch.Generator, distribution: str, size: float) -> torch.Tensor:
+    """Return the bytes of one half per block [*count, 2] int8: 0.1 to 1.1 times `size`; 1 or 2 for `exact`."""
+    import torch
+
+    if distribution == "exact":
+        d = torch.randint(1, 3, count, generator=generator).float()
+    else:
+        d = (torch.rand(count, generator=generator) + 0.1) * size
+    return d.unsqueeze(-1).to(torch.float16).view(torch.int8)
+
+
 def draw_f32(rows: int, columns: int, generator: torch.Generator, distribution: str) -> torch.Tensor:
     """Return dense weights [rows, columns] float32; small integers for `exact`."""
     import torch

@@ -1,99 +1,12 @@
-"""`q4_1_mlp_block`: the region add_rmsnorm → gate_up_silu → down projection, one call per layer.
+"""`q4_1_mlp_block`: residual addition, norm and MLP with Q4_1 weights; see kernels/ops/mlp_block.py."""
 
-x, residual [T, H], weight [H] float32, eps double, w_gate_up [2F, HB], w_down [H, FB] int8 (Q4_1 rows) → y,
-residual_out [T, H] float32: residual_out = residual + x, y = down(silu(gate(n)) * up(n)), n = RMS norm of residual_out.
-"""
+from functools import partial
 
-from __future__ import annotations
+from kernelwright.kernels.ops import mlp_block
+from kernelwright.kernels.ops.weights import Q4_1
 
-from typing import TYPE_CHECKING
-
-from kernelwright.kernels.blocks import Q4_1_BYTES, decode_q4_1, row_bytes, source_with
-from kernelwright.kernels.candidate import Candidate, PackedTensor
-from kernelwright.kernels.definition import Definition, SlotContract
-from kernelwright.kernels.ops import add_rmsnorm
-from kernelwright.kernels.ops.cost import Cost
-from kernelwright.kernels.ops.draws import draw_q4_1
-from kernelwright.kernels.ops.writing import axes_of, const_of, name_of, python_incumbent, tensors
-
-if TYPE_CHECKING:
-    import torch
-
-REFERENCE = """
-def run(x, residual, weight, eps, w_gate_up, w_down):
-    total = residual + x
-    normed = total * torch.rsqrt(total.square().mean(dim=-1, keepdim=True) + eps) * weight
-    gate, up = F.linear(normed, decode_q4_1(w_gate_up, x.dtype)).chunk(2, dim=-1)
-    return F.linear(F.silu(gate) * up, decode_q4_1(w_down, x.dtype)), total
-"""
-INCUMBENT = """
-def prepare(weight, w_gate_up, w_down):
-    gate_up, down = (decode_q4_1(w, torch.float32).contiguous() for w in (w_gate_up, w_down))
-    return weight, gate_up, down
-
-
-def run(x, residual, eps, weight, gate_up, down):
-    total = residual + x
-    gate, up = F.linear(F.rms_norm(total, weight.shape, weight, eps), gate_up).chunk(2, dim=-1)
-    return F.linear(F.silu(gate).mul_(up), down), total
-"""
-
-
-def definition(*, f: int, h: int) -> Definition:
-    """Return the definition for F = `f` gated units over H = `h`."""
-    const = {"F": f, "H": h, "F2": 2 * f, "HB": row_bytes(h, Q4_1_BYTES), "FB": row_bytes(f, Q4_1_BYTES)}
-    return Definition(
-        name=name_of("q4_1_mlp_block", f=f, h=h),
-        op_type="q4_1_mlp_block",
-        axes=axes_of(const, ("T",)),
-        inputs=tensors("x[T,H] residual[T,H] weight[H] eps w_gate_up[F2,HB]:int8 w_down[H,FB]:int8"),
-        outputs=tensors("y[T,H] residual_out[T,H]"),
-        reference=source_with(decode_q4_1, body=REFERENCE),
-        tags=("region", "mlp", "q4_1"),
-        description="residual addition, RMS norm, gated MLP",
-    )
-
-
-def contract(definition: Definition) -> SlotContract:
-    """Return the engine's promises, and the definitions this region hides."""
-    f, h = const_of(definition, "F"), const_of(definition, "H")
-    return SlotContract(
-        definition=definition.name,
-        weights=("weight", "w_gate_up", "w_down"),
-        token_axis="T",
-        regions=(
-            name_of("add_rmsnorm", h=h),
-            name_of("q4_1_gate_up_silu", f=f, h=h),
-            name_of("q4_1_linear", n=h, k=f),
-        ),
-    )
-
-
-def incumbent(definition: Definition) -> Candidate:
-    """Return the three ops' incumbents in a row."""
-    f, h = const_of(definition, "F"), const_of(definition, "H")
-    packed = (
-        PackedTensor(name="gains", shape=(h,), dtype="float32"),
-        PackedTensor(name="gate_up", shape=(2 * f, h), dtype="float32"),
-        PackedTensor(name="down", shape=(h, f), dtype="float32"),
-    )
-    return python_incumbent(definition, source_with(decode_q4_1, body=INCUMBENT), packed)
-
-
-def cost(definition: Definition, axes: dict[str, int]) -> Cost:
-    """Return bytes and flops at T = `axes["T"]`; what passes between the ops is not counted."""
-    f, h, t = const_of(definition, "F"), const_of(definition, "H"), axes["T"]
-    weights = 2 * f * const_of(definition, "HB") + h * const_of(definition, "FB") + 4 * h
-    return Cost(bytes=weights + 16 * t * h, flops=6 * t * f * h + 5 * t * (f + h))
-
-
-def generate(
-    definition: Definition, axes: dict[str, int], generator: torch.Generator, distribution: str, weights: bool = True
-) -> dict[str, torch.Tensor | float]:
-    """Return activations as add_rmsnorm's, and Q4_1 weights."""
-    f, h = const_of(definition, "F"), const_of(definition, "H")
-    inputs = add_rmsnorm.generate(definition, axes, generator, distribution)
-    if weights:
-        inputs["w_gate_up"] = draw_q4_1(2 * f, h, generator, distribution)
-        inputs["w_down"] = draw_q4_1(h, f, generator, distribution)
-    return inputs
+definition = partial(mlp_block.definition, Q4_1)
+contract = partial(mlp_block.contract, Q4_1)
+incumbent = partial(mlp_block.incumbent, Q4_1)
+cost = mlp_block.cost
+generate = partial(mlp_block.generate, Q4_1)

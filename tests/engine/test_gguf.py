@@ -14,11 +14,13 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, quants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernelwright.engine.config import read_config
+from kernelwright.engine.checkpoint import open_checkpoint
+from kernelwright.engine.decoder import DecoderWeights
 from kernelwright.engine.gguf import KINDS, Weight, dequantize, read_gguf, read_metadata, unpermute
-from kernelwright.engine.llama import LlamaWeights
+from kernelwright.engine.gguf_config import read_config
 from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.score import ForcedSequence
+from kernelwright.kernels.ops.weights import QUANTISED
 from kernelwright.profiles.errors import BrokenInput, KernelwrightError
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -39,7 +41,7 @@ def write_raw(path: Path, raw: np.ndarray, kind: GGMLQuantizationType) -> None:
     writer.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.endswith("_K")])
 @SETTINGS
 @given(rows=st.integers(1, 9), blocks=st.integers(1, 5), seed=st.integers(0, 2**32 - 1), scale=st.floats(1e-3, 1e3))
 def test_every_type_is_read_bit_for_bit(
@@ -53,7 +55,18 @@ def test_every_type_is_read_bit_for_bit(
     assert np.array_equal(dequantize(weight).numpy(), expected)
 
 
-@pytest.mark.parametrize("kind", ["Q4_0", "Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_XS", "IQ4_NL"])
+@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+def test_blocks_that_the_package_reads_but_cannot_write_are_read_bit_for_bit(tmp_path: Path, kind: str) -> None:
+    drawn = QUANTISED[kind.lower()].draw(7, 768, torch.Generator().manual_seed(2), "normal")
+    assert isinstance(drawn, torch.Tensor)
+    raw = drawn.numpy().view(np.uint8)
+    write_raw(tmp_path / "one.gguf", raw, GGMLQuantizationType[kind])
+    weight = read_gguf(tmp_path / "one.gguf").tensors["w"]
+    assert (weight.kind, weight.num_rows, weight.num_columns) == (kind.lower(), 7, 768)
+    assert np.array_equal(dequantize(weight).numpy(), quants.dequantize(raw, GGMLQuantizationType[kind]))
+
+
+@pytest.mark.parametrize("kind", ["Q5_0", "Q5_1", "Q2_K", "Q3_K", "Q5_K", "IQ4_XS", "IQ4_NL"])
 def test_other_quantised_types_become_floats_as_the_package_reads_them(tmp_path: Path, kind: str) -> None:
     raw_type = GGMLQuantizationType[kind]
     block, size = GGML_QUANT_SIZES[raw_type]
@@ -75,7 +88,7 @@ def test_q4_0_is_what_ggml_says(tmp_path: Path) -> None:
 
 
 def test_a_model_of_another_type_says_what_its_floats_say(make_tiny_model: Callable[..., Path], tmp_path: Path) -> None:
-    quantised = make_tiny_model(tmp_path / "q.gguf", kind="Q4_0", head="Q5_1")
+    quantised = make_tiny_model(tmp_path / "q.gguf", kind="Q5_0", head="Q5_1")
     weights = {name: dequantize(weight) for name, weight in read_gguf(quantised).tensors.items()}
     plain = make_tiny_model(tmp_path / "f.gguf", kind="F32", head="F32")
     with plain.open("r+b") as file:
@@ -89,10 +102,11 @@ def test_a_model_of_another_type_says_what_its_floats_say(make_tiny_model: Calla
     assert all(torch.equal(a, b) for a, b in zip(*rows, strict=True))
 
 
-def test_unpermuting_raw_blocks_is_unpermuting_their_values() -> None:
-    rng = np.random.default_rng(0)
-    raw = quants.quantize(rng.normal(size=(6 * 8, 64)).astype(np.float32), GGMLQuantizationType.Q4_1)
-    weight = Weight("q4_1", torch.from_numpy(raw.view(np.int8)))
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_unpermuting_raw_blocks_is_unpermuting_their_values(kind: str) -> None:
+    data = QUANTISED[kind].draw(6 * 8, 256, torch.Generator().manual_seed(0), "normal")
+    assert isinstance(data, torch.Tensor)
+    weight = Weight(KINDS[kind.upper()], data.view(torch.bfloat16) if kind == "bf16" else data)
     dense = Weight("f32", dequantize(weight))
     assert torch.equal(dequantize(unpermute(weight, 6)), unpermute(dense, 6).data)
 
@@ -155,6 +169,8 @@ def test_a_flipped_byte_is_refused_or_harmless(tiny_model: Path, tmp_path: Path,
     [
         ({"llama.rope.scaling.type": "linear"}, "RoPE scaling"),
         ({"llama.rope.scaling.factor": 2.0}, "RoPE scaling"),
+        ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0}, "RoPE scaling"),
+        ({"llama.attention.sliding_window": 16}, "unknown hyper-parameters attention.sliding_window"),
         ({"llama.expert_count": 8}, "unknown hyper-parameters expert_count"),
         ({"llama.rope.dimension_count": 16}, "rope.dimension_count is 16"),
         ({"llama.attention.head_count_kv": 3}, "impossible attention shape"),
@@ -163,9 +179,9 @@ def test_a_flipped_byte_is_refused_or_harmless(tiny_model: Path, tmp_path: Path,
         ({"llama.block_count": 1}, "has unknown tensors: blk.1"),
         ({"llama.block_count": 2**31 - 1}, "claims 2147483647 layers and holds"),
         ({"llama.feed_forward_length": 128}, "wrongly shaped tensors"),
-        ({"tokenizer.ggml.pre": "qwen2"}, "unknown pre-tokenizer 'qwen2'.*gpt-2, smollm, llama-bpe"),
+        ({"tokenizer.ggml.pre": "falcon"}, "unknown pre-tokenizer 'falcon'.*gpt-2, smollm, llama-bpe"),
         ({"tokenizer.ggml.pre": None}, "unknown pre-tokenizer None"),
-        ({"tokenizer.ggml.model": "llama"}, "unknown tokenizer model"),
+        ({"tokenizer.ggml.model": "bert"}, "unknown tokenizer model"),
         ({"tokenizer.ggml.merges": ["q9 zz"]}, "merges do not fit"),
     ],
 )
@@ -196,8 +212,8 @@ def test_an_unread_tensor_type_is_refused(tmp_path: Path) -> None:
 
 def test_a_tied_head_is_the_embedding(tiny_model: Path) -> None:
     file = read_gguf(tiny_model)
-    config = read_config(tiny_model, file.metadata, 300)
-    weights = LlamaWeights(file, config, 16)
+    weights = DecoderWeights(open_checkpoint(tiny_model), 16)
+    config = weights.config
     assert "output.weight" not in file.tensors
     assert weights.definitions(config.num_layers)["head"].name == "q8_0_linear_n300_k64"
     assert torch.equal(weights.slot(config.num_layers, "head")["w"], file.tensors["token_embd.weight"].data)

@@ -11,10 +11,10 @@ import pytest
 from pydantic import ValidationError
 
 from kernelwright.engine.chat_messages import Message, native, spelled_out
-from kernelwright.engine.gguf import read_metadata
+from kernelwright.engine.checkpoint import read_tokenizer
 from kernelwright.engine.grammar import check_grammar
 from kernelwright.engine.openai_api import ChatRequest
-from kernelwright.engine.text import load_text, tokenizer_metadata
+from kernelwright.engine.text import load_text
 from kernelwright.engine.tool_calls import CallReader
 
 Told = tuple[str, list[tuple[str, str]]]
@@ -227,7 +227,7 @@ def test_the_template_says_how_calls_are_written(
     make_tiny_model: Callable[..., Path], tmp_path: Path, template: str | None, form: str | None
 ) -> None:
     path = make_tiny_model(tmp_path / "m.gguf", metadata={"tokenizer.chat_template": template})
-    text = load_text(tokenizer_metadata(read_metadata(path)))
+    text = load_text(read_tokenizer(path))
     assert text.call_form == form
     if form is None:
         return

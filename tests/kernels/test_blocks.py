@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelwright.kernels.blocks import decode_q4_1, decode_q8_0, row_bytes, source_with
+from kernelwright.kernels.ops.weights import QUANTISED
 
 HALF = st.floats(width=16, allow_nan=False, allow_infinity=False)
 
@@ -20,20 +21,50 @@ def _rows(blocks: list[bytes], per_row: int) -> torch.Tensor:
     return torch.from_numpy(raw.copy())
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(HALF, HALF, st.binary(min_size=16, max_size=16)), min_size=2, max_size=2))
-def test_q4_1_decodes_as_gguf_does(drawn: list[tuple[float, float, bytes]]) -> None:
-    rows = _rows([np.array([d, m], np.float16).tobytes() + q for d, m, q in drawn], 2)
-    want = dequantize(rows.numpy().view(np.uint8), GGMLQuantizationType.Q4_1)
-    np.testing.assert_array_equal(decode_q4_1(rows, torch.float32).numpy(), want)
+def _numbers(kind: str) -> st.SearchStrategy[bytes]:
+    """Blocks of any bytes whose halves are finite."""
+    size = QUANTISED[kind].block_bytes
+    if kind == "bf16":
+        return st.floats(width=32, allow_nan=False, allow_infinity=False).map(lambda x: np.float32(x).tobytes()[2:])
+    if kind == "q6_k":
+        return st.tuples(st.binary(min_size=208, max_size=208), HALF).map(lambda t: t[0] + np.float16(t[1]).tobytes())
+    count = 2 if kind in ("q4_1", "q4_k") else 1
+    halves = st.lists(HALF, min_size=count, max_size=count).map(lambda values: np.array(values, np.float16).tobytes())
+    rest = size - 2 * count
+    return st.tuples(halves, st.binary(min_size=rest, max_size=rest)).map(b"".join)
 
 
+@pytest.mark.parametrize("kind", QUANTISED)
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(HALF, st.binary(min_size=32, max_size=32)), min_size=3, max_size=3))
-def test_q8_0_decodes_as_gguf_does(drawn: list[tuple[float, bytes]]) -> None:
-    rows = _rows([np.array([d], np.float16).tobytes() + q for d, q in drawn], 1)
-    want = dequantize(rows.numpy().view(np.uint8), GGMLQuantizationType.Q8_0)
-    np.testing.assert_array_equal(decode_q8_0(rows, torch.float32).numpy(), want)
+@given(data=st.data())
+def test_every_kind_decodes_as_gguf_does(kind: str, data: st.DataObject) -> None:
+    rows = _rows(data.draw(st.lists(_numbers(kind), min_size=6, max_size=6)), 2)
+    want = dequantize(rows.numpy().view(np.uint8), GGMLQuantizationType[kind.upper()])
+    np.testing.assert_array_equal(QUANTISED[kind].decode(rows, torch.float32).numpy(), want)
+    wide = QUANTISED[kind].decode(rows, torch.float64)
+    np.testing.assert_array_equal(wide.float().numpy(), want)
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+@pytest.mark.parametrize("distribution", ["normal", "exact"])
+def test_draws_are_valid_blocks_of_many_values(kind: str, distribution: str) -> None:
+    rows = QUANTISED[kind].draw(3, 512, torch.Generator().manual_seed(0), distribution)
+    assert (rows.dtype, rows.shape) == (torch.int8, (3, QUANTISED[kind].row_bytes(512)))
+    values = QUANTISED[kind].decode(rows, torch.float64)
+    assert bool(values.isfinite().all()) and len(values.unique()) > 10
+    assert torch.equal(values, values.round()) == (distribution == "exact")
+    assert distribution == "exact" or 0.01 < float(values.std()) < 0.2
+
+
+def test_q4_k_takes_all_bits_of_scales_and_mins() -> None:
+    """Scale j and min j of 6 bits: the last four's upper bits lie above the first four's own."""
+    s, m = list(range(50, 58)), list(range(13, 21))
+    packed = [s[j] | s[j + 4] >> 4 << 6 for j in range(4)] + [m[j] | m[j + 4] >> 4 << 6 for j in range(4)]
+    packed += [s[j] & 15 | (m[j] & 15) << 4 for j in range(4, 8)]
+    block = np.array([1.0, 2.0], np.float16).tobytes() + bytes(packed) + bytes([0x31] * 128)
+    got = QUANTISED["q4_k"].decode(_rows([block], 1), torch.float64).view(8, 32)
+    want = [[(3 if part % 2 else 1) * s[part] - 2 * m[part]] * 32 for part in range(8)]
+    assert got.tolist() == want
 
 
 def test_float64_decoding_does_not_round() -> None:

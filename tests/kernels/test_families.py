@@ -70,6 +70,12 @@ def test_the_portable_level_agrees_with_the_reference(op_type: str, cache: Path)
     check(op_type, 1, "x86-64-v2", cache)
 
 
+@pytest.mark.skipif(detect_isa() != "x86-64-v4", reason="this host's own level is no higher, or another one")
+@pytest.mark.parametrize("op_type", [name for name, made in FAMILIES.items() if ":" in made])
+def test_the_avx2_level_agrees_with_the_reference_too(op_type: str, cache: Path) -> None:
+    check(op_type, 3, "x86-64-v3", cache)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not detect_isa().startswith("x86"), reason="compiles x86 code")
 @pytest.mark.parametrize("op_type", FAMILIES)
@@ -111,6 +117,31 @@ def test_a_point_outside_the_space_is_refused() -> None:
         mine.render(definition, {"tiles": 1}, "x86-64-v3")
     with pytest.raises(ValueError, match="rendered for one of"):
         mine.render(definition, mine.default_point(), "any")
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [("q4_0", 1.0), ("q8_0", 1.0), ("q4_k", 1.03), ("q6_k", 1.01), ("bf16", 1.0)]
+)
+@pytest.mark.parametrize("isa", LANES)
+def test_packed_weights_are_hardly_larger_than_the_file(kind: str, most: float, isa: str) -> None:
+    definition = define(f"{kind}_gate_up_silu", f=512, h=2048)
+    mine = family_of(definition)
+    assert mine is not None
+    (packed,) = mine.render(definition, mine.default_point(), isa).packed
+    assert 1.0 <= packed.shape[0] / (1024 * definition.axes["HB"].value) <= most  # type: ignore[operator]
+
+
+def test_a_table_of_sixteen_lanes_is_only_offered_where_there_are_sixteen() -> None:
+    definition, mine = small("q4_0_linear"), family("q4_0_linear")
+    ways = {isa: {point["decode"] for point in mine.points(definition, isa)} for isa in LANES}
+    assert ways.pop("x86-64-v4") == {"shift", "table"}
+    assert set().union(*ways.values()) == {"shift"}
+
+
+def test_bfloat16_rows_that_are_not_whole_parts_have_no_points() -> None:
+    for definition in (define("bf16_linear", n=8, k=40), define("bf16_mlp_block", f=72, h=64)):
+        mine = family_of(definition)
+        assert mine is not None and mine.points(definition, "x86-64-v3") == []
 
 
 def test_a_shape_the_vectors_do_not_fit_has_no_points() -> None:

@@ -33,7 +33,13 @@ def lint_weak(name: str, columns: int, controls: Controls | None = None) -> Lint
     return lint(pose_weak(name, columns), Path(), [{}], controls or Controls())
 
 
-@pytest.mark.parametrize("op_type", OPS)
+@pytest.mark.parametrize(
+    "op_type",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("q4_k_mlp_block", "q6_k_mlp_block") else ())
+        for name in OPS
+    ],
+)
 def test_every_op_makes_a_problem_that_null_kernels_fail(op_type: str) -> None:
     problem = pose_small(op_type)
     report = lint(problem, Path(), draw_small_sets(problem))

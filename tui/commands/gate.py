@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", help="model (GGUF file or folder), or the URL of the server that is trusted")
-    parser.add_argument("b", help="kernel pack, e.g. SESSION/pack, or the URL of the server to be judged")
+    parser.add_argument("a", help="model (GGUF file or Hugging Face folder), or URL of the server that is trusted")
+    parser.add_argument("b", help="kernel pack, e.g. SESSION/pack, or URL of the server to be judged")
     parser.add_argument(
         "--seconds", type=float, default=600.0,
         help="time to spend; more pairs and each kernel switched off in turn, as far as it goes (default 600)",
