@@ -94,8 +94,14 @@ def test_confirm_stays_within_its_time() -> None:
     assert max(counts) <= 1.3 * 27
 
 
+BY_DEFAULT = {"rmsnorm", "norm_rope_cache", "sliding_decode_attention", "sliding_prefill_attention"} | {
+    f"{kind}_{op}" for op in ("linear_bias", "gate_up_gelu") for kind in ("q4_1", "q8_0", "f32")
+}
+"""Ops of the architectures beyond Llama: the default matrix judges them as long as they have no row."""
+
+
 def test_only_variants_of_stated_ops_go_without_a_row_of_their_own() -> None:
-    for op_type in set(OPS) - set(MATRICES):
+    for op_type in set(OPS) - set(MATRICES) - BY_DEFAULT:
         kind = next(kind for kind in QUANTISED if op_type.startswith(f"{kind}_"))
         assert op_type.replace(kind, "q4_1", 1) in MATRICES
 
