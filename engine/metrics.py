@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -17,6 +17,9 @@ from kernelwright.engine import wire
 _PREFIX = "kernelwright:"
 _TTFT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _ITL_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0)
+
+_E2E_BUCKETS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0)
+_SIZE_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000)
 
 
 class Metrics:
@@ -47,6 +50,18 @@ class Metrics:
             buckets=_ITL_BUCKETS,
             registry=r,
         )
+        self.e2e = Histogram(
+            _PREFIX + "e2e_request_latency_seconds",
+            "From submission to last token.",
+            buckets=_E2E_BUCKETS,
+            registry=r,
+        )
+        self.prompt_sizes = Histogram(
+            _PREFIX + "request_prompt_tokens", "Prompt tokens of a request.", buckets=_SIZE_BUCKETS, registry=r
+        )
+        self.answer_sizes = Histogram(
+            _PREFIX + "request_generation_tokens", "Tokens of a whole answer.", buckets=_SIZE_BUCKETS, registry=r
+        )
         self.aborted = Counter(_PREFIX + "request_aborted", "Requests whose client left or that failed.", registry=r)
         self.rejected = Counter(_PREFIX + "request_rejected", "Requests refused.", labelnames=["status"], registry=r)
         self._engine = _EngineCollector()
@@ -63,6 +78,7 @@ class Metrics:
     def request(self, prompt_tokens: int) -> Iterator[RequestTimer]:
         """Yield the timer of a request that is submitted now; left without a finish it counts as aborted."""
         self.prompt_tokens.inc(prompt_tokens)
+        self.prompt_sizes.observe(prompt_tokens)
         timer = RequestTimer(self, time.perf_counter())
         try:
             yield timer
@@ -82,14 +98,19 @@ class RequestTimer:
     last: float
     has_token: bool = False
     finished: bool = False
+    num_tokens: int = 0
+    begun: float = field(default_factory=time.perf_counter)
 
     def note_token(self, finish: str | None) -> None:
         now = time.perf_counter()
         (self.metrics.itl if self.has_token else self.metrics.ttft).observe(now - self.last)
         self.last, self.has_token = now, True
+        self.num_tokens += 1
         if finish is not None:
             self.finished = True
             self.metrics.success.labels(finished_reason=finish).inc()
+            self.metrics.e2e.observe(now - self.begun)
+            self.metrics.answer_sizes.observe(self.num_tokens)
 
 
 class _EngineCollector(Collector):

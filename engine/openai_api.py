@@ -21,7 +21,18 @@ _UNSERVED: dict[str, tuple[Any, ...]] = {
     "modalities": (["text"],),
     "audio": (),
     "web_search_options": (),
+    # vLLM's
     "use_beam_search": (False,),
+    "min_tokens": (0,),
+    "bad_words": ([],),
+    "allowed_token_ids": ([],),
+    "prompt_logprobs": (),
+    "truncate_prompt_tokens": (-1,),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "chat_template": (),
 }
 """Field → the values that ask for nothing, as null always does."""
 _INSTEAD = {"functions": "give `tools`", "function_call": "give `tool_choice`"}

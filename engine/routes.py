@@ -180,6 +180,8 @@ class Desk:
             grammar = write()
             if grammar is not None:
                 await asyncio.to_thread(check_grammar, grammar)
+        except RecursionError as error:
+            raise ApiError(400, f"{field}: it is nested too deeply", field, "invalid_grammar") from error
         except WrongUse as error:
             raise ApiError(400, f"{field}: {error.message}. {error.remedy}", field, "invalid_grammar") from error
         return grammar
@@ -281,7 +283,7 @@ async def read_json(request: Request, form: type[_Model]) -> _Model:
         raise ClientLeft from error
     try:
         body = msgspec.json.decode(b"".join(chunks))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, f"the body is not valid JSON: {error}", code="malformed_json") from error
     try:
         return form.model_validate(body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +15,20 @@ import torch
 from kernelwright.engine import wire
 from kernelwright.engine.adapt import EmbeddedEngine, load_served_engine
 from kernelwright.engine.answer_form import StructuredOutputs
+from kernelwright.engine.checkpoint import read_tokenizer
 from kernelwright.engine.constraint import Constraint, GrammarCompiler
 from kernelwright.engine.grammar import check_grammar, choice_grammar, json_grammar, lark_grammar, regex_grammar
 from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.scripted import END, VOCAB, ByteText
 from kernelwright.engine.sequence import SamplingParams
+from kernelwright.engine.text import load_text
+from kernelwright.engine.tokenizer import build_tokenizer
 from kernelwright.engine.tools import FunctionSpec, ToolPlan
 from kernelwright.profiles.errors import WrongUse
+
+sys.path.append(str(Path(__file__).parent))
+from checkpoints import make_folder
+from random_schemas import check_answer
 
 SCHEMA = {
     "type": "object",
@@ -90,6 +98,24 @@ def test_a_tokenizer_that_adds_a_blank_changes_nothing() -> None:
         assert allowed(constraint, b"a fixed text"[:at]) == {byte}
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "gemma3"])
+def test_it_holds_with_tokenizers_of_every_kind(tmp_path: Path, architecture: str) -> None:
+    """Byte-level with a leading token, byte-level with ids beyond the vocabulary, and words with byte fallback."""
+    described = read_tokenizer(make_folder(tmp_path / "model", architecture))
+    text, tokenizer = load_text(described), build_tokenizer(described)
+    vocab = tokenizer.vocab_size + 7
+    compiler = GrammarCompiler(text, vocab, tokenizer.eos_ids)
+    torch.manual_seed(1)
+    for _ in range(5):
+        constraint, said = compiler.compile(json_grammar(SCHEMA)).result(30), list[int]()
+        while not constraint.has_ended:
+            masked = constraint.mask(torch.randn(vocab), said)
+            assert not torch.isfinite(masked[tokenizer.vocab_size :]).any(), "ids that no token has"
+            said.append(int(masked.argmax()))
+            constraint.follow(said)
+        check_answer(SCHEMA, text.decode(said))
+
+
 def test_strict_tools_hold_a_call_in_free_text_to_their_schema() -> None:
     f = FunctionSpec(name="f", parameters=SCHEMA, strict=True)
     grammar = ToolPlan((f,), False, 16, "hermes", False).grammar(None)
@@ -150,10 +176,7 @@ def run_all(engine: LLMEngine) -> dict[str, list[int]]:
 
 
 def constraint_for(engine: LLMEngine, grammar: str) -> Constraint:
-    from kernelwright.engine.gguf import read_metadata
-    from kernelwright.engine.text import load_text, tokenizer_metadata
-
-    text = load_text(tokenizer_metadata(read_metadata(engine.model_path)))
+    text = load_text(read_tokenizer(engine.model_path))
     return GrammarCompiler(text, engine.config.vocab, engine.tokenizer.eos_ids).compile(grammar).result(30)
 
 

@@ -59,6 +59,20 @@ def test_steps_and_requests_are_counted() -> None:
     assert found["kernelwright:inter_token_latency_seconds_count", ()] == 1
 
 
+def test_a_whole_request_is_measured_and_one_that_is_left_is_not() -> None:
+    metrics = Metrics()
+    with metrics.request(7) as timer:
+        timer.note_token(None)
+        timer.note_token("stop")
+    with metrics.request(9) as left:
+        left.note_token(None)
+    found = samples(metrics.render(None))
+    assert found["kernelwright:request_prompt_tokens_sum", ()] == 16
+    assert found["kernelwright:request_generation_tokens_sum", ()] == 2
+    assert found["kernelwright:e2e_request_latency_seconds_count", ()] == 1
+    assert found["kernelwright:request_aborted_total", ()] == 1
+
+
 def test_live_checks_retries_pages_and_memory_are_told() -> None:
     metrics = Metrics()
     metrics.note_step(wire.Step([], 0, 0, retries={"mended": 2}))

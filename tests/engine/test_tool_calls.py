@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from kernelwright.engine.chat_messages import Message, native, spelled_out
+from kernelwright.engine.checkpoint import read_tokenizer
 from kernelwright.engine.grammar import check_grammar
 from kernelwright.engine.openai_api import ChatRequest
+from kernelwright.engine.text import load_text
 from kernelwright.engine.tool_calls import CallReader
 
 Told = tuple[str, list[tuple[str, str]]]
@@ -202,3 +206,33 @@ def test_every_grammar_of_calls_compiles(form: Any, answer: Any, fields: dict[st
 def test_what_tools_cannot_be_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         chat(**fields)
+
+
+# ---- templates -----------------------------------------------------------------------------------------------------
+
+KNOWS_HERMES = (
+    "{% if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool.function.name }} {% endfor %}"
+    'as <tool_call>{"name": …, "arguments": …}</tool_call><|im_end|>\n{% endif %}'
+    "{% for message in messages %}{{ message.role }}:{{ message.content }}"
+    "{% for call in message.tool_calls %}{{ call.function.arguments.a }}{% endfor %}\n{% endfor %}"
+)
+KNOWS_LLAMA3 = '{% if tools is defined %}{"name": …, "parameters": …}{{ tools[0].function.name }}{% endif %}go'
+KNOWS_NONE = "{% for message in messages %}{{ message.content }}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "form"), [(KNOWS_HERMES, "hermes"), (KNOWS_LLAMA3, "llama3"), (KNOWS_NONE, None), (None, None)]
+)
+def test_the_template_says_how_calls_are_written(
+    make_tiny_model: Callable[..., Path], tmp_path: Path, template: str | None, form: str | None
+) -> None:
+    path = make_tiny_model(tmp_path / "m.gguf", metadata={"tokenizer.chat_template": template})
+    text = load_text(read_tokenizer(path))
+    assert text.call_form == form
+    if form is None:
+        return
+    plan = chat(tools=TOOLS).plan(text.call_form)
+    assert plan is not None and plan.is_native
+    shown = text.decode(text.render_chat(native(CHAT), plan.declared()))
+    assert "f g as" in shown and "assistant:1" in shown if form == "hermes" else shown.endswith("fgo")
+    assert "f g as" not in text.decode(text.render_chat(native(CHAT[1:2])))
