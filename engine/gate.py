@@ -4,6 +4,7 @@
     fidelity   forced tokens through decode at batch 1 and 8 and through prefill, row by row   gate_score, gate_fidelity
     layers     hidden states behind every layer                                                 gate_hidden
     collapse   greedy and drawn generations of both, prefix cache                               gate_generate
+    tools      which tools both call, with which arguments                                      gate_tools
     speed      decode and prefill over HTTP, ABBA over fresh launches                           gate_speed
     liveness   every kernel switched off in turn: what changes without it                       gate_liveness
 
@@ -42,8 +43,10 @@ from kernelwright.engine.gate_row import Row
 from kernelwright.engine.gate_score import Scores
 from kernelwright.engine.gate_server import Arm, EngineOptions, GateServer, start_engines
 from kernelwright.engine.gate_speed import Timings, time_launch
+from kernelwright.engine.gate_tools import ToolCheck, compare_tools, judge_tools
 from kernelwright.engine.pack import read_manifest
 from kernelwright.engine.pack_load import build_pack, kernel_cache
+from kernelwright.engine.tool_cases import load_cases
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.sandbox.cage import open_cage
@@ -162,6 +165,13 @@ class Gate:
         with self._stage("generate"):
             self._say("greedy generations")
             self.generation = compare_generations(incumbent.client, patched.client)
+        self.tools: ToolCheck | None = None
+        cases = load_cases()
+        if self.plan.tool_cases:
+            with self._stage("tools"):
+                self._say("tool calls")
+                chosen = cases[:: max(1, len(cases) // self.plan.tool_cases)]
+                self.tools = compare_tools(incumbent.client, patched.client, chosen)
 
     def time(self, incumbent: GateServer, patched: GateServer) -> None:
         """Measure one launch; the first one shows how many rounds the budget allows for the others."""
@@ -194,6 +204,7 @@ class Gate:
             *judge_speed(decode, prefill),
             *judge_modes(self.modes),
             *judge_hidden(self.hidden),
+            *judge_tools(self.tools),
             *judge_rest(self.kernels, self.generation, self.isolation),
         ):
             states.append(state)
@@ -202,8 +213,8 @@ class Gate:
             pack=digest_of(manifest), model_digest=self.model_digest, state=worst(states), reasons=tuple(reasons),
             isolation=self.isolation, isolation_facts=self.facts, decode=decode, prefill=prefill, fidelity=fidelity,
             rulings=rulings, kernels=tuple(self.kernels), generation=self.generation, modes=self.modes,
-            hidden=self.hidden, brief=self.plan.brief, resident_bytes=self.resident, ready_s=self.ready,
-            threads=self.arm.threads, seconds=self.seconds,
+            hidden=self.hidden, tools=self.tools, brief=self.plan.brief, resident_bytes=self.resident,
+            ready_s=self.ready, threads=self.arm.threads, seconds=self.seconds,
         )  # fmt: skip
 
     @contextlib.contextmanager

@@ -18,7 +18,7 @@ every text that is shipped through prefill.
 """
 FULL_S, ROOMY_S = 360.0, 1200.0
 BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL = 512, 1024, 2048
-LAUNCHES = 3
+LAUNCHES, TOOL_CASES, ALL_CASES = 3, 8, 1000
 MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
 PREFILL_FIRST = 2
 
@@ -30,6 +30,8 @@ class GatePlan:
     batched_tokens: int = BATCHED_TOKENS
     prefill_tokens: int = PREFILL_TOKENS
     launches: int = LAUNCHES
+    tool_cases: int = TOOL_CASES
+    """Shipped tool-call cases that are asked, spread over all of them."""
     brief: bool = False
     """Fewer forced tokens than a gate should have, for want of time."""
 
@@ -76,6 +78,7 @@ def plan_gate(model: Path, budget_s: float) -> GatePlan:
     """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_tokenizer` does."""
     library = Library(build_tokenizer(read_tokenizer(model)).encode)
     if budget_s < FULL_S:
-        return GatePlan(library, BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL, brief=True)
-    prefill = max(PREFILL_TOKENS, library.size) if budget_s >= ROOMY_S else PREFILL_TOKENS
-    return GatePlan(library, prefill_tokens=prefill)
+        return GatePlan(library, BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL, tool_cases=0, brief=True)
+    if budget_s < ROOMY_S:
+        return GatePlan(library)
+    return GatePlan(library, prefill_tokens=max(PREFILL_TOKENS, library.size), tool_cases=ALL_CASES)

@@ -13,6 +13,7 @@ from kernelwright.engine.gate_limits import Ruling, State
 from kernelwright.engine.gate_liveness import LiveKernel
 from kernelwright.engine.gate_modes import ModeDrift
 from kernelwright.engine.gate_speed import EngineComparison
+from kernelwright.engine.gate_tools import ToolCheck
 from kernelwright.sandbox.isolation import Level
 
 
@@ -39,6 +40,7 @@ class GateResult(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     modes: tuple[ModeDrift, ...] = ()
     """Each engine against itself under changes that may not matter."""
     hidden: HiddenDrift | None = None
+    tools: ToolCheck | None = None
     brief: bool = False
     """Fewer forced tokens than a gate should have, for want of time."""
     resident_bytes: tuple[int, int]

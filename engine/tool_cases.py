@@ -31,7 +31,7 @@ class ToolCase(BaseModel, frozen=True, extra="forbid"):
     tool_choice: str | dict[str, Any]
     expected: str | None
 
-    def request(self) -> dict[str, Any]:
+    def request(self, max_tokens: int = MAX_TOKENS) -> dict[str, Any]:
         """Return the fields of a chat request, drawn greedily; one call at most."""
         return {
             "messages": list(self.messages),
@@ -39,7 +39,7 @@ class ToolCase(BaseModel, frozen=True, extra="forbid"):
             "tool_choice": self.tool_choice,
             "parallel_tool_calls": False,
             "temperature": 0,
-            "max_tokens": MAX_TOKENS,
+            "max_tokens": max_tokens,
         }
 
 
@@ -86,9 +86,9 @@ def load_cases(path: Path | None = None) -> tuple[ToolCase, ...]:
     )
 
 
-def ask(client: EngineClient, case: ToolCase) -> ToolAnswer:
+def ask(client: EngineClient, case: ToolCase, max_tokens: int = MAX_TOKENS) -> ToolAnswer:
     """Put `case` to an endpoint. Raises EngineFailed as the client does."""
-    request = case.request()
+    request = case.request(max_tokens)
     return read_answer(case, client.chat(request.pop("messages"), **request))
 
 
