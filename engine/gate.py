@@ -20,9 +20,11 @@ import time
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
+from kernelwright.engine.client import EngineClient
 from kernelwright.engine.gate_generate import compare_generations
 from kernelwright.engine.gate_hidden import judge_hidden, measure_hidden
 from kernelwright.engine.gate_judge import judge_rest, judge_speed, worst
@@ -130,10 +132,13 @@ class Gate:
         with self._stage("modes"), incumbent.client() as base, patched.client() as new:
             runs = list(mode_runs(self.plan.library, int(base.card()["max_model_len"]) - 1))
             self._say("null: the incumbent against itself")
+            begun = time.monotonic()
             calm = measure_modes(runs, base)
+            took = time.monotonic() - begun
             self.null: dict[str, list[Row]] = {phase: null_of(phase, calm) for phase in NULL_OF}
             self._say("batch invariance of the patched engine")
             self.modes = compare_modes(calm, measure_modes(runs, new))
+        self.plan = self.plan.within(self._deadline - time.monotonic(), took)
 
     def score(self, incumbent: GateServer, patched: GateServer) -> None:
         """Compare the logits of forced tokens in all phases, and the hidden states; count hits; read memory and
@@ -146,6 +151,8 @@ class Gate:
                 for run in runs:
                     self._say(f"fidelity: {phase}")
                     self.scores.add(run, base, new, self._step)
+                    if self._is_untouched(phase, seen[-1], new):
+                        break
                 seen.append(new.kernels())
                 by_phase[phase] = {str(k.candidate): k.hits for k in count_hits(*seen[-2:])}
             for kernel in count_hits(seen[0], seen[-1]):
@@ -160,6 +167,13 @@ class Gate:
         self.ready = (incumbent.ready_s, patched.ready_s)
         weakest = min((incumbent, patched), key=lambda engine: engine.isolation)
         self.isolation, self.facts = weakest.isolation, weakest.isolation_facts
+
+    def _is_untouched(self, phase: str, before: dict[str, Any], patched: EngineClient) -> bool:
+        """Return whether enough rows of prefill have shown that the pack does nothing there."""
+        rows = self.scores.rows[phase]
+        if phase != "prefill" or len(rows) < self.plan.untouched_tokens or not all(row.identical for row in rows):
+            return False
+        return not any(kernel.hits for kernel in count_hits(before, patched.kernels()))
 
     def generate(self, incumbent: GateServer, patched: GateServer) -> None:
         with self._stage("generate"):

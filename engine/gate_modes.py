@@ -25,9 +25,9 @@ from kernelwright.engine.gate_texts import KINDS, Forced, Library, Run, probes
 if TYPE_CHECKING:
     from kernelwright.engine.gate_score import Scorer
 
-FORCED = 16
-CHUNK = 23
-REPEATS = 3
+FORCED = 12
+CHUNK = 37
+REPEATS = 2
 BASES = {"together": "alone", "neighbours": "alone", "prefill": "alone", "chunked": "prefill", "again": "together"}
 NULL_OF = {
     "decode": ("together", "neighbours"),

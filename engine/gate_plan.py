@@ -13,11 +13,14 @@ from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_deco
 from kernelwright.engine.tokenizer import build_tokenizer
 
 DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 4096, 16384
-"""Forced tokens; a gate with less than FULL_S seconds takes the brief ones and says so, one with ROOMY_S or more reads
-every text that is shipped through prefill.
+"""Forced tokens; a gate with less than FULL_S seconds, or FULL_NULLS times what the incumbent's null took, takes the
+brief ones and says so; one with ROOMY_S or more reads every text that is shipped through prefill.
 """
-FULL_S, ROOMY_S = 360.0, 1200.0
+FULL_S, FULL_NULLS, ROOMY_S = 360.0, 14.0, 1200.0
+UNTOUCHED_TOKENS = 4096
+"""Prefill ends here when no kernel was called in it and every row is the incumbent's, bit for bit."""
 BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL = 512, 1024, 2048
+LONGEST, ANY_LENGTH = 2047, 1 << 20
 LAUNCHES, TOOL_CASES, ALL_CASES = 3, 8, 1000
 MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
 PREFILL_FIRST = 2
@@ -30,6 +33,9 @@ class GatePlan:
     batched_tokens: int = BATCHED_TOKENS
     prefill_tokens: int = PREFILL_TOKENS
     launches: int = LAUNCHES
+    longest: int = LONGEST
+    """Tokens of a context at most; a gate with ROOMY_S seconds goes as far as the model."""
+    untouched_tokens: int = UNTOUCHED_TOKENS
     tool_cases: int = TOOL_CASES
     """Shipped tool-call cases that are asked, spread over all of them."""
     brief: bool = False
@@ -44,9 +50,13 @@ class GatePlan:
         """Rows to compare and pairs to time: the length of the progress bar."""
         return self.rows + 2 * self.launches * (1 + PREFILL_FIRST)
 
+    def within(self, left_s: float, null_s: float) -> GatePlan:
+        """Return the plan that fits into `left_s` on a machine where the incumbent's null took `null_s` seconds."""
+        return self if self.longest == ANY_LENGTH or left_s >= FULL_NULLS * null_s else shorten(self.library)
+
     def runs(self, card: dict[str, Any]) -> Iterator[Run]:
         """Yield all scoring runs for the model of `card` (its entry of /v1/models)."""
-        longest = int(card["max_model_len"]) - 1
+        longest = min(int(card["max_model_len"]) - 1, self.longest)
         yield from plan_decode(self.library, self.decode_tokens, longest)
         yield from plan_batched(self.library, self.batched_tokens, longest)
         yield from plan_prefill(self.library, self.prefill_tokens, longest)
@@ -78,7 +88,15 @@ def plan_gate(model: Path, budget_s: float) -> GatePlan:
     """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_tokenizer` does."""
     library = Library(build_tokenizer(read_tokenizer(model)).encode)
     if budget_s < FULL_S:
-        return GatePlan(library, BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL, tool_cases=0, brief=True)
+        return shorten(library)
     if budget_s < ROOMY_S:
         return GatePlan(library)
-    return GatePlan(library, prefill_tokens=max(PREFILL_TOKENS, library.size), tool_cases=ALL_CASES)
+    prefill = max(PREFILL_TOKENS, library.size)
+    return GatePlan(
+        library, prefill_tokens=prefill, longest=ANY_LENGTH, untouched_tokens=prefill, tool_cases=ALL_CASES
+    )  # fmt: skip
+
+
+def shorten(library: Library) -> GatePlan:
+    """Return the brief plan."""
+    return GatePlan(library, BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL, tool_cases=0, brief=True)

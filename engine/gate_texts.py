@@ -116,7 +116,7 @@ def plan_batched(library: Library, tokens: int, longest: int) -> Iterator[Run]:
     done, turn = 0, 0
     while done < tokens:
         lengths = UNEVEN if turn % 4 == 1 else EVEN
-        contexts = (_spread(longest - EVEN[0], 512, turn % 4, 4), *SHORT)
+        contexts = (longest - EVEN[0] if turn % 4 == 0 else 511 * (turn % 4), *SHORT)
         windows = []
         for index, (context, forced) in enumerate(zip(contexts, lengths, strict=True)):
             forced = min(forced, longest - PROMPT)
