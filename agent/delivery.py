@@ -56,7 +56,7 @@ def write_pack(session: Session, bench: Workbench, chosen: list[str]) -> Path:
 def commit_stack(session: Session, bench: Workbench, stack: dict[str, Any], gate: dict[str, Any]) -> dict[str, Any]:
     """Commit the pack on a branch of the user's repository (or a new one) and return the Patch as JSON."""
     from kernelwright.engine.bundle import write_bundle
-    from kernelwright.engine.gate import GateResult
+    from kernelwright.engine.gate_result import GateResult
     from kernelwright.engine.pack import keep_kernels
     from kernelwright.engine.patch import commit_pack
 

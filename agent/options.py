@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 class OptimizeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     model: Path
-    """The GGUF file that is served and optimised."""
+    """The GGUF file or Hugging Face folder that is served and optimised."""
     out: Path
     """Session folder."""
     repo: Path | None = None

@@ -1,44 +1,22 @@
-"""Pictures of a session report: inline SVG that takes its colours from the page, so that light and dark both read.
-
-matplotlib draws with marker colours that no one else uses; `_finish` turns them into CSS variables.
-"""
+"""Pictures of a session report, as inline SVG."""
 
 from __future__ import annotations
 
-import io
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from kernelwright.profiles.drawing import BLUE, GREEN, INK, LINE, MUTED, ORANGE, PAPER, PURPLE, RED, WIDTH, figure_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-INK, MUTED, LINE, PAPER = "#010101", "#020202", "#030303", "#040404"
-BLUE, ORANGE, GREEN, RED, PURPLE = "#050505", "#060606", "#070707", "#080808", "#090909"
-VARIABLES = {
-    INK: "ink", MUTED: "muted", LINE: "line", PAPER: "paper",
-    BLUE: "blue", ORANGE: "orange", GREEN: "green", RED: "red", PURPLE: "purple",
-}  # fmt: skip
 PHASES = {"decode": BLUE, "prefill": ORANGE}
 OUTCOMES = {
     "faster": GREEN, "slower": ORANGE, "inconclusive": MUTED, "incorrect": RED, "suspect": PURPLE, "invalid": RED,
     "unmeasured": MUTED,
 }  # fmt: skip
 MAX_PANELS = 12
-WIDTH = 8.8
-"""Inches; the page shows a picture a little larger than drawn, so that its text is as large as a caption's."""
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.edgecolor": LINE, "axes.labelcolor": MUTED, "axes.titlecolor": INK, "axes.titlesize": 10.5,
-    "axes.titlelocation": "left", "axes.facecolor": "none", "figure.facecolor": "none", "text.color": INK,
-    "xtick.color": LINE, "ytick.color": LINE, "xtick.labelcolor": MUTED, "ytick.labelcolor": MUTED,
-    "grid.color": LINE, "grid.linewidth": 0.6, "legend.frameon": False, "legend.labelcolor": MUTED,
-    "legend.fontsize": 9.5, "axes.axisbelow": True,
-}  # fmt: skip
-
 Report = Mapping[str, Any]
 
 
@@ -59,7 +37,7 @@ def draw_time(report: Report) -> str | None:
         of_slot = shares.setdefault(slot["definition"], dict.fromkeys(PHASES, 0.0))
         of_slot[slot["phase"]] += 100 * slot["self_ns"] / busy
     names = sorted(shares, key=lambda name: sum(shares[name].values()))
-    with _figure("time", WIDTH, 0.9 + 0.32 * (len(names) + 1)) as (figure, finish):
+    with figure_of("time", WIDTH, 0.9 + 0.32 * (len(names) + 1)) as (figure, finish):
         axes = figure.subplots()
         left = [0.0] * len(names)
         for phase, colour in PHASES.items():
@@ -91,7 +69,7 @@ def draw_roofline(report: Report) -> str | None:
     peak = ceilings["fp32_flops_per_s"] / 1e9
     low = min(0.1, *(x for x, _ in points)) / 2
     high = max(peak / (ceilings["dram_bytes_per_s"] / 1e9) * 8, *(2 * x for x, _ in points))
-    with _figure("roofline", WIDTH, 4.3 + 0.1 * len(slots)) as (figure, finish):
+    with figure_of("roofline", WIDTH, 4.3 + 0.1 * len(slots)) as (figure, finish):
         axes, key_axes = figure.subplots(2, 1, height_ratios=[4.0, 0.1 * len(slots) + 0.3])
         for key, name, dashes in (("dram", "memory", "-"), ("cache", "cache", "--")):
             bandwidth = ceilings[f"{key}_bytes_per_s"] / 1e9
@@ -121,7 +99,7 @@ def draw_attempts(report: Report) -> str | None:
     names = list(dict.fromkeys(row["definition"] for row in log))[:MAX_PANELS]
     columns = min(3, len(names))
     rows = math.ceil(len(names) / columns)
-    with _figure("attempts", WIDTH, 0.9 + 1.75 * rows) as (figure, finish):
+    with figure_of("attempts", WIDTH, 0.9 + 1.75 * rows) as (figure, finish):
         panels = list(figure.subplots(rows, columns, sharey=True, squeeze=False).flat)
         for axes, name in zip(panels, names, strict=False):
             _draw_attempts_of(axes, [row for row in log if row["definition"] == name])
@@ -142,7 +120,7 @@ def draw_pairs(report: Report) -> str | None:
         return None
     ratios = {name: [math.exp(x) for x in (report.get("pairs") or {}).get(name) or []] for name in kernels}
     names = sorted(kernels, key=lambda name: kernels[name]["ratio"])
-    with _figure("pairs", WIDTH, 0.9 + 0.42 * len(names)) as (figure, finish):
+    with figure_of("pairs", WIDTH, 0.9 + 0.42 * len(names)) as (figure, finish):
         axes = figure.subplots()
         for i, name in enumerate(names):
             # a fixed spread by rank, not by chance: the same report gives the same picture
@@ -169,7 +147,7 @@ def draw_kl(report: Report) -> str | None:
     histograms = {p: h for p, h in (report.get("kl_histogram") or {}).items() if h and sum(h["counts"])}
     if not histograms:
         return None
-    with _figure("kl", WIDTH, 2.7) as (figure, finish):
+    with figure_of("kl", WIDTH, 2.7) as (figure, finish):
         panels = figure.subplots(1, len(histograms), sharey=True, squeeze=False).flat
         for axes, (phase, histogram) in zip(panels, histograms.items(), strict=True):
             edges = list(histogram["edges"])
@@ -263,32 +241,3 @@ def _has_model(slot: Report) -> bool:
 def _plain(name: str, length: int = 60) -> str:
     """Return `name` cut to `length`, its dollar signs kept from starting a formula."""
     return (name if len(name) <= length else name[: length - 1] + "…").replace("$", r"\$")
-
-
-@contextmanager
-def _figure(name: str, width: float, height: float) -> Iterator[tuple[Figure, Callable[[], str]]]:
-    """Give a figure of `width` × `height` inches in our style, and the function that turns it into SVG text."""
-    import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure
-
-    # the salt keeps the ids of two pictures on one page apart, and equal between two runs
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        FigureCanvasSVG(figure)
-        yield figure, lambda: _finish(figure)
-
-
-def _finish(figure: Figure) -> str:
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = buffer.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<style[^>]*>.*?</style>\s*", "", svg, flags=re.DOTALL)  # it would style the whole page
-    svg = re.sub(r"font-family: [^;\"]*", "font-family: var(--sans)", svg)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)  # names of groups, equal in every picture; no one refers to them
-    svg = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1" aria-hidden="true">', svg, count=1)
-    for colour, variable in VARIABLES.items():
-        svg = svg.replace(colour, f"var(--{variable})")
-    return svg

@@ -14,12 +14,12 @@ KNOWN_BRAINS = ("templates", "self")
 def preflight(options: OptimizeOptions) -> None:
     """Raises BrokenInput (model, repository), EnvironmentLacks (compiler, cage, disk) or WrongUse (brain)."""
     from kernelwright.engine.model_slots import ModelSlots
+    from kernelwright.engine.weights import is_model
     from kernelwright.sandbox.cage import open_cage
 
-    if not options.model.is_file():
-        raise BrokenInput(
-            f"no such model file: {options.model}", "Give a GGUF file with --model, or leave --model out."
-        )
+    if not is_model(options.model):
+        remedy = "Give a GGUF file or a Hugging Face folder with --model, or leave --model out."
+        raise BrokenInput(f"no such model: {options.model}", remedy)
     slots = ModelSlots(options.model)
     unknown = set(options.only) - slots.definitions().keys()
     if unknown:

@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from kernelwright.agent.observe import profile_engine
+from kernelwright.engine.checkpoint import model_bytes
 from kernelwright.engine.mix import read_mix
 from kernelwright.engine.model_slots import ModelSlots
 from kernelwright.profiles.ceilings import measure_ceilings
@@ -26,5 +27,5 @@ def profile_model(model: Path, mix: str, threads: int) -> Profile:
         )
         with ServerProcess.start(options) as server:
             server.wait_until_healthy()
-            ceilings = measure_ceilings(threads, model.stat().st_size)
+            ceilings = measure_ceilings(threads, model_bytes(model))
             return profile_engine(server.client(), slots, requests, ceilings, None, seed=0)

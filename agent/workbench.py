@@ -100,11 +100,12 @@ class Workbench:
         return measure_compiled(self.serve_options(), 1, self.session.options.seed)
 
     def take_profile(self) -> dict[str, Any]:
+        from kernelwright.engine.checkpoint import model_bytes
         from kernelwright.profiles.ceilings import measure_ceilings
 
         session = self.session
         session.progress("profile", 0, 2, "measuring what this machine can reach")
-        ceilings: Ceilings = measure_ceilings(session.options.threads, session.options.model.stat().st_size)
+        ceilings: Ceilings = measure_ceilings(session.options.threads, model_bytes(session.options.model))
         session.progress("profile", 1, 2, "serving the mix under the profiler")
         mix, cap = self._mix(24)
         profile = profile_engine(self.engine(), self.slots, mix, ceilings, cap, session.options.seed)

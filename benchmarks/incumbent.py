@@ -82,7 +82,7 @@ def load_reference(path: Path, engine: LLMEngine) -> Any:
             vocab_size=c.vocab, hidden_size=c.hidden, intermediate_size=c.ffn, num_hidden_layers=c.num_layers,
             num_attention_heads=c.num_heads, num_key_value_heads=c.num_kv_heads, head_dim=c.head_dim,
             max_position_embeddings=c.context_length, rms_norm_eps=c.eps, attn_implementation="sdpa",
-            rope_parameters={"rope_type": "default", "rope_theta": c.rope_base}, tie_word_embeddings=True,
+            rope_parameters={"rope_type": "default", "rope_theta": c.rope.base}, tie_word_embeddings=True,
             dtype="float32",
         )
     )  # fmt: skip

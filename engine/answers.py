@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -20,6 +20,8 @@ from kernelwright.engine.generation import (
 )
 from kernelwright.engine.link import EngineGone, EngineRefused
 from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, error_body, usage
+from kernelwright.engine.tool_calls import Call, CallReader
+from kernelwright.engine.tools import ToolPlan
 
 DONE = b"data: [DONE]\n\n"
 
@@ -35,6 +37,9 @@ class Asked:
     prompt_tokens: int
     echoed: list[list[wire.Token]] = field(default_factory=list)
     """Per choice, the prompt's tokens with log-probabilities, when they were asked for."""
+    fingerprint: str | None = None
+    plan: ToolPlan | None = None
+    """The tools that the answer may call; None: it calls none."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     created: int = field(default_factory=lambda: int(time.time()))
 
@@ -55,7 +60,16 @@ class Asked:
         } | self._origin()
 
     def _origin(self) -> dict[str, Any]:
-        return {"created": self.created, "model": self.request.model}
+        origin = {"created": self.created, "model": self.request.model}
+        return origin | ({"system_fingerprint": self.fingerprint} if self.fingerprint else {})
+
+    def reader(self) -> CallReader | None:
+        """Return what tells the calls of one choice from its words."""
+        if self.plan is None:
+            return None
+        # where the answer may be JSON of another form, or a tagged call is held to a schema, a bare object is no call
+        bare = self.plan.form == "llama3" or (self.request.form_field is None and not self.plan.is_strict)
+        return CallReader(self.plan.names, self.plan.most, bare)
 
     def logprobs(self, text: Text, tokens: list[wire.Token], start: int) -> dict[str, Any] | None:
         if isinstance(self.request, ChatRequest):
@@ -77,18 +91,46 @@ async def whole(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) -
 
 def _whole_choice(asked: Asked, text: Text, index: int, said: list[Piece]) -> dict[str, Any]:
     content = asked.echoes[index] + "".join(piece.text for piece in said)
+    finish = said[-1].finish if said else "length"
     echoed = asked.echoed[index] if asked.echoed else []
     start = 0 if echoed else len(asked.echoes[index])
     choice: dict[str, Any] = {"index": index}
     if asked.is_chat:
-        choice["message"] = {"role": "assistant", "content": content, "refusal": None}
+        choice["message"], finish = _message(asked, content, finish)
     else:
         choice["text"] = content
     choice["logprobs"] = asked.logprobs(text, echoed + [piece.token for piece in said], start)
-    choice["finish_reason"] = said[-1].finish if said else "length"
+    choice["finish_reason"] = finish
     if asked.request.return_token_ids:
         choice["token_ids"] = _drawn(said)
     return choice
+
+
+def _message(asked: Asked, text: str, finish: str | None) -> tuple[dict[str, Any], str | None]:
+    """Return the message that `text` is, and why it ends."""
+    reader = asked.reader()
+    if reader is None:
+        return {"role": "assistant", "content": text, "refusal": None}, finish
+    heard = [reader.feed(text), reader.flush()]
+    content = "".join(part.content for part in heard)
+    calls: list[Call] = []
+    for call in (call for part in heard for call in part.calls):
+        if call.id is not None:
+            calls.append(call)
+        else:
+            calls[call.index] = replace(calls[call.index], arguments=calls[call.index].arguments + call.arguments)
+    message = {"role": "assistant", "content": content or (None if calls else ""), "refusal": None}
+    if not calls:
+        return message, finish
+    listed = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in calls
+    ]
+    return message | {"tool_calls": listed}, _finish(reader, finish)
+
+
+def _finish(reader: CallReader | None, finish: str | None) -> str | None:
+    return "tool_calls" if reader is not None and reader.num_calls and finish == "stop" else finish
 
 
 async def events(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) -> AsyncGenerator[bytes, None]:
@@ -96,6 +138,7 @@ async def events(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) 
     counts, cached = [0] * len(asked.choices), [0] * len(asked.choices)
     lengths = [0] * len(asked.choices)
     begun: set[int] = set()
+    readers = [asked.reader() for _ in asked.choices]
     envelope = asked.envelope(chunk=True)
     if asked.request.includes_usage:
         envelope["usage"] = None
@@ -104,6 +147,8 @@ async def events(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) 
             is_first = piece.choice not in begun
             begun.add(piece.choice)
             choice = _event_choice(asked, text, piece, is_first, lengths[piece.choice])
+            if asked.is_chat:
+                choice |= _delta(piece, is_first, readers[piece.choice])
             counts[piece.choice] += len(_drawn([piece]))
             cached[piece.choice] = piece.token.cached
             lengths[piece.choice] += len(piece.text) + (len(asked.echoes[piece.choice]) if is_first else 0)
@@ -120,15 +165,35 @@ async def events(asked: Asked, text: Text, pieces: AsyncGenerator[Piece, None]) 
 def _event_choice(asked: Asked, text: Text, piece: Piece, is_first: bool, length: int) -> dict[str, Any]:
     echo = asked.echoes[piece.choice] if is_first else ""
     choice: dict[str, Any] = {"index": piece.choice}
-    if asked.is_chat:
-        choice["delta"] = {"role": "assistant", "content": piece.text} if is_first else {"content": piece.text}
-    else:
+    if not asked.is_chat:
         choice["text"] = echo + piece.text
     choice["logprobs"] = asked.logprobs(text, [piece.token], length + len(echo))
     choice["finish_reason"] = piece.finish
     if asked.request.return_token_ids:
         choice["token_ids"] = _drawn([piece])
     return choice
+
+
+def _delta(piece: Piece, is_first: bool, reader: CallReader | None) -> dict[str, Any]:
+    """Return what a piece adds to a chat's message: words, or parts of calls, one entry for each call."""
+    content, parts = piece.text, dict[int, dict[str, Any]]()
+    if reader is not None:
+        heard = [reader.feed(piece.text), *([reader.flush()] if piece.finish is not None else [])]
+        content = "".join(part.content for part in heard)
+        for call in (call for part in heard for call in part.calls):
+            entry = parts.setdefault(call.index, {"index": call.index, "function": {"arguments": ""}})
+            entry["function"]["arguments"] += call.arguments
+            if call.id is not None:
+                entry |= {"id": call.id, "type": "function"}
+                entry["function"]["name"] = call.name
+    delta: dict[str, Any] = {"role": "assistant"} if is_first else {}
+    if content or reader is None:
+        delta["content"] = content
+    elif is_first:
+        delta["content"] = None
+    if parts:
+        delta["tool_calls"] = list(parts.values())
+    return {"delta": delta, "finish_reason": _finish(reader, piece.finish)}
 
 
 def _drawn(pieces: list[Piece]) -> list[int]:

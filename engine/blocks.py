@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -14,6 +15,19 @@ from kernelwright.engine.sequence import Sequence
 def pages_for(num_tokens: int) -> int:
     """Return the number of pages that hold `num_tokens` tokens."""
     return -(-num_tokens // PAGE_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class PageCount:
+    """Every page is one of the three; counted one by one, so that a leak shows."""
+
+    free: int
+    """Empty."""
+    cached: int
+    """Known, owned by nobody."""
+    owned: int
+    references: int
+    """Owners of all pages together; a shared page has several."""
 
 
 class BlockManager:
@@ -47,6 +61,15 @@ class BlockManager:
     def num_known(self) -> int:
         """Pages whose content can be found again, owned or not."""
         return len(self._page_of)
+
+    def count_pages(self) -> PageCount:
+        """Return what the pages are, each looked at."""
+        owned = sum(owners > 0 for owners in self._owners)
+        return PageCount(len(set(self._empty)), len(self._idle), owned, sum(self._owners))
+
+    def unowned(self) -> list[int]:
+        """Return the pages that nobody owns."""
+        return [page for page, owners in enumerate(self._owners) if not owners]
 
     def adopt(self, sequence: Sequence) -> None:
         """Give a sequence without pages those that hold its beginning; what they hold counts as computed.
@@ -125,6 +148,6 @@ class BlockManager:
         while len(keys) <= index:
             start = len(keys) * PAGE_SIZE
             tokens = np.array(sequence.token_ids[start : start + PAGE_SIZE], np.uint32).tobytes()
-            before = keys[-1] if keys else self._epoch.to_bytes(8, "little")
+            before = keys[-1] if keys else self._epoch.to_bytes(8, "little") + bytes([sequence.plain])
             keys.append(blake2b(before + tokens, digest_size=16).digest())
         return keys[index]

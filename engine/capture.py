@@ -32,8 +32,8 @@ from kernelwright.profiles.errors import BrokenInput, KernelwrightError
 from kernelwright.profiles.profile import Phase
 
 if TYPE_CHECKING:
+    from kernelwright.engine.decoder import Call
     from kernelwright.engine.dispatch import CallSite
-    from kernelwright.engine.llama import Call
     from kernelwright.kernels.load import BoundSlot
 
 

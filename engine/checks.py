@@ -6,6 +6,7 @@ the engine calls itself healthy.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +17,7 @@ from kernelwright.kernels.registry import op_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from kernelwright.engine.dispatch import Kernel
+    from kernelwright.engine.kernel import Kernel
     from kernelwright.kernels.definition import Definition, SlotContract
     from kernelwright.kernels.load import Implementation
 
@@ -65,7 +66,7 @@ def _compare(
 ) -> str:
     weights = {name: value for name, value in inputs.items() if name in contract.weights}
     bound = implementation.bind(weights)
-    expected = _reference(definition, inputs)
+    expected = exact_reference(definition, inputs)
     given = [inputs[name].clone() if isinstance(inputs[name], torch.Tensor) else inputs[name] for name in bound.names]
     written = dict(zip(bound.names, given, strict=True))
     fresh = iter(bound.call(*given))
@@ -79,11 +80,24 @@ def _compare(
     return ""
 
 
-def _reference(definition: Definition, inputs: dict[str, Any]) -> tuple[Tensor, ...]:
+def exact_reference(definition: Definition, inputs: dict[str, Any]) -> tuple[Tensor, ...]:
+    """Return the definition's outputs in float64; `inputs` by name, weights included."""
+    return reference(
+        definition,
+        {
+            name: value.double() if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
+            for name, value in inputs.items()
+        },
+    )
+
+
+def reference(definition: Definition, inputs: dict[str, Any]) -> tuple[Tensor, ...]:
+    """Return the definition's outputs in the dtype of its floating inputs; all outputs, aliased ones as copies."""
+    return tuple(_compiled(definition.name, definition.reference)(**inputs))
+
+
+@cache
+def _compiled(name: str, source: str) -> Any:
     namespace: dict[str, Any] = {}
-    exec(compile(definition.reference, definition.name, "exec"), namespace)  # our own definitions' source
-    exact = {
-        name: value.double() if isinstance(value, torch.Tensor) and value.dtype == torch.float32 else value
-        for name, value in inputs.items()
-    }
-    return tuple(namespace["run"](**exact))
+    exec(compile(source, name, "exec"), namespace)  # our own definitions' source
+    return namespace["run"]

@@ -42,7 +42,7 @@ class TimedToken:
 
 @dataclass(frozen=True, slots=True)
 class ScoreRow:
-    """The logits after the token at `position` of sequence `sequence`: [vocab] float32."""
+    """The logits after the token at `position` of sequence `sequence`: [vocab] float32; or its hidden states."""
 
     sequence: int
     position: int
@@ -118,20 +118,29 @@ class EngineClient:
                     yield TimedToken(at, tuple(choice["token_ids"]), choice["text"], choice["finish_reason"])
 
     def score(
-        self, sequences: Sequence[tuple[Sequence[int], Sequence[int]]], phase: Literal["decode", "prefill"]
+        self,
+        sequences: Sequence[tuple[Sequence[int], Sequence[int]]],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"] = "logits",
+        chunk: int | None = None,
     ) -> Iterator[ScoreRow]:
-        """Yield the logits of (prompt, forced) `sequences`; reads only as fast as the caller takes them."""
+        """Yield the logits of (prompt, forced) `sequences`; reads only as fast as the caller takes them.
+
+        `what` hidden asks for the residual stream behind every layer, [layers · H]; `chunk` for prefill in pieces.
+        """
         import numpy as np
 
         body = {
             "sequences": [{"prompt": list(prompt), "forced": list(forced)} for prompt, forced in sequences],
             "phase": phase,
+            "what": what,
+            "chunk": chunk,
         }
-        size = _HEADER_BYTES + 4 * int(self.card()["vocab_size"])
+        size = _HEADER_BYTES + 4 * self._width(what)
         held = bytearray()
         with self._answer("POST", "/v1/score", body) as response:
-            for chunk in response.iter_raw():
-                held += chunk
+            for received in response.iter_raw():
+                held += received
                 while len(held) >= size:
                     sequence, position = np.frombuffer(held[:_HEADER_BYTES], dtype="<u4").tolist()
                     logits = np.frombuffer(bytes(held[_HEADER_BYTES:size]), dtype="<f4")
@@ -139,6 +148,11 @@ class EngineClient:
                     yield ScoreRow(sequence, position, logits)
         if held:
             raise EngineFailed("the score was cut short in the middle of a row", "See the server's log")
+
+    def _width(self, what: Literal["logits", "hidden"]) -> int:
+        card = self.card()
+        width = card["vocab_size"] if what == "logits" else card["num_hidden_layers"] * card["hidden_size"]
+        return int(width)
 
     def kernels(self) -> dict[str, Any]:
         """Return `/v1/kernels`: the engine's facts and, under `kernels`, one object per definition."""

@@ -65,7 +65,7 @@ class StopSearch:
             at, self.found = min(hits)
             shown, self._held = self._held[:at], ""
             return shown
-        keep = max(_overlap(self._held, stop) for stop in self.stops)
+        keep = max(overlap(self._held, stop) for stop in self.stops)
         shown, self._held = self._held[: len(self._held) - keep], self._held[len(self._held) - keep :]
         return shown
 
@@ -75,7 +75,7 @@ class StopSearch:
         return shown
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """Return the length of the longest end of `text` that begins `stop`."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if stop.startswith(text[-length:]):

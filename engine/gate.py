@@ -1,7 +1,10 @@
 """The engine gate: incumbent against the whole pack, in the engine that `serve` starts, judged from outside both.
 
+    null       the incumbent against itself, before anything else; the patched one likewise     gate_modes
     fidelity   forced tokens through decode at batch 1 and 8 and through prefill, row by row   gate_score, gate_fidelity
-    collapse   greedy generations of both                                                       gate_generate
+    layers     hidden states behind every layer                                                 gate_hidden
+    collapse   greedy and drawn generations of both, prefix cache                               gate_generate
+    tools      which tools both call, with which arguments                                      gate_tools
     speed      decode and prefill over HTTP, ABBA over fresh launches                           gate_speed
     liveness   every kernel switched off in turn: what changes without it                       gate_liveness
 
@@ -15,67 +18,41 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel
 
-from kernelwright.engine.gate_fidelity import PhaseFidelity, Ruling, rule
-from kernelwright.engine.gate_generate import GenerationCheck, compare_generations
+from kernelwright.engine.gate_generate import compare_generations
+from kernelwright.engine.gate_hidden import judge_hidden, measure_hidden
+from kernelwright.engine.gate_judge import judge_rest, judge_speed, worst
+from kernelwright.engine.gate_limits import State, rule
 from kernelwright.engine.gate_liveness import LiveKernel, confirm_live, count_hits, look_seconds
+from kernelwright.engine.gate_modes import (
+    NULL_OF,
+    compare_modes,
+    judge_modes,
+    measure_modes,
+    mode_runs,
+    null_of,
+)
 from kernelwright.engine.gate_plan import GatePlan, plan_gate
+from kernelwright.engine.gate_report import write_gate_report
+from kernelwright.engine.gate_result import GateResult
+from kernelwright.engine.gate_row import Row
 from kernelwright.engine.gate_score import Scores
 from kernelwright.engine.gate_server import Arm, EngineOptions, GateServer, start_engines
-from kernelwright.engine.gate_speed import NOT_SLOWER, EngineComparison, Timings, time_launch
+from kernelwright.engine.gate_speed import Timings, time_launch
+from kernelwright.engine.gate_tools import ToolCheck, compare_tools, judge_tools
 from kernelwright.engine.pack import read_manifest
 from kernelwright.engine.pack_load import build_pack, kernel_cache
+from kernelwright.engine.tool_cases import load_cases
 from kernelwright.profiles.digest import digest_of
 from kernelwright.profiles.errors import BrokenInput
 from kernelwright.sandbox.cage import open_cage
-from kernelwright.sandbox.isolation import Level
-from kernelwright.sandbox.stats import LEAST_GAIN
 
 Progress = Callable[[int, int, str], None]
 """(done, total, what is being done)."""
-
-
-class GateResult(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
-    """What the gate says about a pack, and on what evidence."""
-
-    schema_version: Literal[1] = 1
-    pack: str
-    """Digest of the PackManifest."""
-    model_digest: str
-    state: Literal["pass", "review", "refuse"]
-    reasons: tuple[str, ...] = ()
-    """Why it is not a pass."""
-    isolation: Level
-    """The lower of both engines', measured from outside."""
-    isolation_facts: dict[str, str]
-    decode: EngineComparison
-    prefill: EngineComparison
-    fidelity: tuple[PhaseFidelity, ...]
-    """decode (batch 1), decode_batch8, prefill."""
-    rulings: dict[str, Ruling]
-    kernels: tuple[LiveKernel, ...]
-    generation: GenerationCheck
-    resident_bytes: tuple[int, int]
-    """Incumbent, patched; after scoring, everything in the cage, read in /proc."""
-    ready_s: tuple[float, float]
-    """From start to healthy; incumbent, patched."""
-    threads: int | None
-    seconds: dict[str, float]
-    """By stage of the gate."""
-
-    @property
-    def idle(self) -> tuple[str, ...]:
-        """Candidates of the pack that served no call; what is committed leaves them out (`keep_kernels`)."""
-        return tuple(kernel.candidate for kernel in self.kernels if kernel.candidate and not kernel.hits)
-
-    @property
-    def passed(self) -> bool:
-        """Whether the pack may be committed."""
-        return self.state == "pass"
 
 
 def run_gate(
@@ -90,7 +67,7 @@ def run_gate(
     leave_one_out: bool = True,
     on_progress: Progress = lambda done, total, text: None,
 ) -> GateResult:
-    """Gate the pack at `pack_dir` on `model`; write `gate.json` into `session_dir` and return it.
+    """Gate the pack at `pack_dir` on `model`; write `gate.json` and `gate.html` into `session_dir`, return it.
 
     `budget_s` decides how many pairs beyond the least are measured and whether kernels are switched off in turn; the
     tokens of the fidelity runs and three launches with one ABBA round each are never cut. Raises BrokenInput on a
@@ -98,11 +75,12 @@ def run_gate(
     asked.
     """
     started = time.monotonic()
-    arm = _prepare(model, pack_dir, threads, cache_dir or kernel_cache(), cage)
+    arm = prepare_arms(model, pack_dir, threads, cache_dir or kernel_cache(), cage)
     plan = plan_gate(model, budget_s)
-    gate = _Gate(arm, plan, on_progress, started + budget_s, leave_one_out)
+    gate = Gate(arm, plan, on_progress, started + budget_s, leave_one_out)
     with contextlib.ExitStack() as stack:
         engines = gate.start(stack)
+        gate.measure_null(*engines)
         gate.score(*engines)
         gate.generate(*engines)
         gate.time(*engines)
@@ -114,17 +92,20 @@ def run_gate(
     result = gate.rule(read_manifest(pack_dir))
     session_dir.mkdir(parents=True, exist_ok=True)
     (session_dir / "gate.json").write_text(result.model_dump_json(indent=2) + "\n")
+    write_gate_report(result, session_dir / "gate.html")
     return result
 
 
-def _prepare(model: Path, pack_dir: Path, threads: int | None, cache: Path, cage: str) -> Arm:
+def prepare_arms(model: Path, pack_dir: Path, threads: int | None, cache: Path, cage: str) -> Arm:
+    """Build the pack into `cache` and return what both engines share. Raises BrokenInput without a kernel to run."""
+    cache.mkdir(parents=True, exist_ok=True)  # nothing is built of a pack that holds no native kernel
     built = [kernel for kernel in build_pack(pack_dir, cache) if kernel.state != "skipped"]
     if not built:
         raise BrokenInput(f"{pack_dir} has no kernel for this machine", "Optimise on this machine first")
     return Arm(open_cage(cage), model, pack_dir, cache, threads)
 
 
-class _Gate:
+class Gate:
     """The gate's state while it runs: what has been measured so far, and the time left."""
 
     def __init__(
@@ -144,15 +125,37 @@ class _Gate:
             incumbent, patched = stack.enter_context(both)
         return incumbent, patched
 
+    def measure_null(self, incumbent: GateServer, patched: GateServer) -> None:
+        """Compare the incumbent with itself in all modes, then the patched engine with itself."""
+        with self._stage("modes"), incumbent.client() as base, patched.client() as new:
+            runs = list(mode_runs(self.plan.library, int(base.card()["max_model_len"]) - 1))
+            self._say("null: the incumbent against itself")
+            calm = measure_modes(runs, base)
+            self.null: dict[str, list[Row]] = {phase: null_of(phase, calm) for phase in NULL_OF}
+            self._say("batch invariance of the patched engine")
+            self.modes = compare_modes(calm, measure_modes(runs, new))
+
     def score(self, incumbent: GateServer, patched: GateServer) -> None:
-        """Compare the logits of forced tokens in all phases; count hits; read memory and isolation from outside."""
+        """Compare the logits of forced tokens in all phases, and the hidden states; count hits; read memory and
+        isolation from outside.
+        """
         with self._stage("fidelity"), incumbent.client() as base, patched.client() as new:
-            before = new.kernels()
-            for run in self.plan.runs(base.card()):
-                self._say(f"fidelity: {run.name}")
-                self.scores.add(run, base, new, self._step)
-            self.kernels = count_hits(before, new.kernels())
-            self.model_digest = str(new.kernels().get("model_digest", ""))
+            card, seen = base.card(), [new.kernels()]
+            by_phase: dict[str, dict[str, int]] = {}
+            for phase, runs in groupby(self.plan.runs(card), key=lambda run: run.name):
+                for run in runs:
+                    self._say(f"fidelity: {phase}")
+                    self.scores.add(run, base, new, self._step)
+                seen.append(new.kernels())
+                by_phase[phase] = {str(k.candidate): k.hits for k in count_hits(*seen[-2:])}
+            for kernel in count_hits(seen[0], seen[-1]):
+                hits = {phase: found[str(kernel.candidate)] for phase, found in by_phase.items()}
+                self.kernels.append(kernel.model_copy(update={"hits_by_phase": hits}))
+            self.model_digest = str(seen[-1].get("model_digest", ""))
+        with self._stage("layers"), incumbent.client() as base, patched.client() as new:
+            self._say("hidden states by layer")
+            layers, longest = int(card["num_hidden_layers"]), int(card["max_model_len"]) - 1
+            self.hidden = measure_hidden(self.plan.library, base, new, layers, longest)
         self.resident = (incumbent.resident_bytes(), patched.resident_bytes())
         self.ready = (incumbent.ready_s, patched.ready_s)
         weakest = min((incumbent, patched), key=lambda engine: engine.isolation)
@@ -162,6 +165,13 @@ class _Gate:
         with self._stage("generate"):
             self._say("greedy generations")
             self.generation = compare_generations(incumbent.client, patched.client)
+        self.tools: ToolCheck | None = None
+        cases = load_cases()
+        if self.plan.tool_cases:
+            with self._stage("tools"):
+                self._say("tool calls")
+                chosen = cases[:: max(1, len(cases) // self.plan.tool_cases)]
+                self.tools = compare_tools(incumbent.client, patched.client, chosen)
 
     def time(self, incumbent: GateServer, patched: GateServer) -> None:
         """Measure one launch; the first one shows how many rounds the budget allows for the others."""
@@ -182,26 +192,28 @@ class _Gate:
 
     def rule(self, manifest: BaseModel) -> GateResult:
         """Weigh everything measured and return the result."""
-        fidelity = self.scores.fidelity()
+        fidelity = self.scores.fidelity(self.null)
         rulings = {phase.phase: rule(phase) for phase in fidelity}
         decode, prefill = self.timings.compare("decode"), self.timings.compare("prefill")
-        states, reasons = ["pass"], []
+        states: list[State] = []
+        reasons: list[str] = []
         for name, ruling in rulings.items():
             states.append(ruling.state)
             reasons += [f"{name}: {reason}" for reason in ruling.reasons]
         for state, reason in (
             *judge_speed(decode, prefill),
+            *judge_modes(self.modes),
+            *judge_hidden(self.hidden),
+            *judge_tools(self.tools),
             *judge_rest(self.kernels, self.generation, self.isolation),
         ):
             states.append(state)
             reasons.append(reason)
-        worst: Literal["pass", "review", "refuse"] = (
-            "refuse" if "refuse" in states else "review" if "review" in states else "pass"
-        )
         return GateResult(
-            pack=digest_of(manifest), model_digest=self.model_digest, state=worst, reasons=tuple(reasons),
+            pack=digest_of(manifest), model_digest=self.model_digest, state=worst(states), reasons=tuple(reasons),
             isolation=self.isolation, isolation_facts=self.facts, decode=decode, prefill=prefill, fidelity=fidelity,
-            rulings=rulings, kernels=tuple(self.kernels), generation=self.generation, resident_bytes=self.resident,
+            rulings=rulings, kernels=tuple(self.kernels), generation=self.generation, modes=self.modes,
+            hidden=self.hidden, tools=self.tools, brief=self.plan.brief, resident_bytes=self.resident,
             ready_s=self.ready, threads=self.arm.threads, seconds=self.seconds,
         )  # fmt: skip
 
@@ -221,36 +233,3 @@ class _Gate:
         self._done += 1
         if self._done % 64 == 0 or self._done > self.plan.rows:
             self._tell(self._done, max(self.plan.total, self._done), self._text)
-
-
-def judge_speed(decode: EngineComparison, prefill: EngineComparison) -> list[tuple[str, str]]:
-    """Return (state, reason) of each speed rule that is broken.
-
-    The one that is to gain must beat 1 + max(1 %, this host's floor); the other must not be slower: its interval must
-    not lie below 0.97, and an interval that reaches below what the incumbent against itself shows in this very run
-    (1 - floor) is a case for review.
-    """
-    found = []
-    gains = [c for c in (decode, prefill) if c.low > 1 + max(LEAST_GAIN, c.floor)]
-    if not gains:
-        found.append(("refuse", f"not faster: decode {_ratio(decode)}, prefill {_ratio(prefill)}"))
-    for comparison in (decode, prefill):
-        if comparison.high < NOT_SLOWER:
-            found.append(("refuse", f"{comparison.kind} is slower: {_ratio(comparison)}"))
-        elif comparison.low < min(NOT_SLOWER, 1 - comparison.floor):
-            found.append(("review", f"{comparison.kind} may be slower: {_ratio(comparison)}"))
-    return found
-
-
-def judge_rest(kernels: list[LiveKernel], generation: GenerationCheck, isolation: Level) -> list[tuple[str, str]]:
-    """Return (state, reason) for generations that collapsed, a pack that did nothing, and a cage that is too weak."""
-    found = [("refuse", f"collapse: {alarm}") for alarm in generation.alarms]
-    if not any(kernel.hits for kernel in kernels):
-        found.append(("refuse", "no kernel of the pack is live: not one of them was called"))
-    if isolation not in ("L3", "L4"):
-        found.append(("review", f"isolation {isolation}: a patch needs L3"))
-    return found
-
-
-def _ratio(comparison: EngineComparison) -> str:
-    return f"{comparison.ratio:.3f} [{comparison.low:.3f}, {comparison.high:.3f}]"

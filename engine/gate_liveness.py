@@ -18,7 +18,7 @@ from kernelwright.engine.client import EngineClient
 from kernelwright.engine.gate_plan import GatePlan
 from kernelwright.engine.gate_server import Arm, EngineOptions, GateServer, start_engines
 from kernelwright.engine.gate_speed import DECODE_PROMPT
-from kernelwright.engine.gate_texts import PROMPT
+from kernelwright.engine.gate_texts import probes
 from kernelwright.engine.load import measure_decode
 from kernelwright.profiles.digest import digest_bytes
 from kernelwright.sandbox.timing import timing_lock
@@ -36,6 +36,8 @@ class LiveKernel(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     """The engine's word: live, disabled, failed."""
     hits: int
     """Slot calls it served in the scoring run."""
+    hits_by_phase: dict[str, int] = {}
+    """The same by phase of the gate; where there are none, that phase says nothing about this kernel."""
     fallbacks: dict[str, int] = {}
     """Slot calls in the scoring run that went to the incumbent, by reason."""
     confirmed: bool | None = None
@@ -112,11 +114,10 @@ def _look(engine: GateServer, plan: GatePlan) -> _Look:
 
 def probe(client: EngineClient, plan: GatePlan) -> str:
     """Return a digest of the logits of a few forced tokens: prefill, decode alone, decode in a batch of eight."""
-    whole = [plan.library.document(i, PROMPT + PROBE_TOKENS) for i in range(8)]
-    pairs = [(tokens[:PROMPT], tokens[PROMPT:]) for tokens in whole]
+    pairs = [(window.prompt, window.forced) for window in probes(plan.library, PROBE_TOKENS)]
     rows = [
         *client.score(pairs[:1], "decode"),
         *client.score(pairs, "decode"),
-        *client.score([(whole[0], ())], "prefill"),
+        *client.score([((*pairs[0][0], *pairs[0][1]), ())], "prefill"),
     ]
     return digest_bytes(b"".join(row.logits.tobytes() for row in rows))

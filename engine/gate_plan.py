@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kernelwright.engine.checkpoint import read_tokenizer
 from kernelwright.engine.gate_speed import DECODE_NEW, PREFILL_PROMPT, Kind, Timings
 from kernelwright.engine.gate_texts import Library, Run, plan_batched, plan_decode, plan_prefill
-from kernelwright.engine.gguf import read_metadata
 from kernelwright.engine.tokenizer import build_tokenizer
 
-DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 512, 1024, 2048
-"""Forced tokens at the least; a gate with ROOMY_S seconds or more takes the longer runs."""
-ROOMY_S = 900.0
-ROOMY_DECODE, ROOMY_BATCHED, ROOMY_PREFILL = 1024, 4096, 16384
-LAUNCHES = 3
+DECODE_TOKENS, BATCHED_TOKENS, PREFILL_TOKENS = 1024, 4096, 16384
+"""Forced tokens; a gate with less than FULL_S seconds takes the brief ones and says so, one with ROOMY_S or more reads
+every text that is shipped through prefill.
+"""
+FULL_S, ROOMY_S = 360.0, 1200.0
+BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL = 512, 1024, 2048
+LAUNCHES, TOOL_CASES, ALL_CASES = 3, 8, 1000
 MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
 PREFILL_FIRST = 2
 
@@ -28,6 +30,10 @@ class GatePlan:
     batched_tokens: int = BATCHED_TOKENS
     prefill_tokens: int = PREFILL_TOKENS
     launches: int = LAUNCHES
+    tool_cases: int = TOOL_CASES
+    """Shipped tool-call cases that are asked, spread over all of them."""
+    brief: bool = False
+    """Fewer forced tokens than a gate should have, for want of time."""
 
     @property
     def rows(self) -> int:
@@ -69,8 +75,10 @@ class GatePlan:
 
 
 def plan_gate(model: Path, budget_s: float) -> GatePlan:
-    """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_metadata` does."""
-    library = Library(build_tokenizer(read_metadata(model)).encode)
+    """Return the plan for `model`, whose own tokenizer cuts the texts. Raises BrokenInput as `read_tokenizer` does."""
+    library = Library(build_tokenizer(read_tokenizer(model)).encode)
+    if budget_s < FULL_S:
+        return GatePlan(library, BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL, tool_cases=0, brief=True)
     if budget_s < ROOMY_S:
         return GatePlan(library)
-    return GatePlan(library, ROOMY_DECODE, ROOMY_BATCHED, ROOMY_PREFILL)
+    return GatePlan(library, prefill_tokens=max(PREFILL_TOKENS, library.size), tool_cases=ALL_CASES)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kernelwright.engine.checkpoint import model_bytes, model_files
 from kernelwright.engine.client import EngineClient, EngineFailed
 from kernelwright.engine.pack_load import CACHE_VARIABLE
 from kernelwright.engine.server import ServeOptions
@@ -97,13 +98,14 @@ def _folder(arm: Arm, option: EngineOptions) -> Iterator[Path]:
     try:
         (folder / "run").mkdir(mode=0o700)
         options = ServeOptions(
-            model=INSIDE / "model.gguf",
+            model=_inside(arm.model),
             uds=INSIDE / "run" / "s",
             packs=(INSIDE / "pack",),
             no_packs=not option.patched,
             disable=option.disable,
             threads=arm.threads,
             max_num_seqs=arm.max_num_seqs,
+            shadow=0.0,  # the gate judges a kernel itself, and one that went in the middle would be half of two
         )
         (folder / "options.json").write_text(options.model_dump_json())
         folder.chmod(0o755)
@@ -113,9 +115,20 @@ def _folder(arm: Arm, option: EngineOptions) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _inside(model: Path) -> Path:
+    return INSIDE / ("model" if model.is_dir() else "model.gguf")
+
+
+def _model_binds(model: Path) -> list[Bind]:
+    """Return what shows the model inside: of a folder its files one by one, as they may be links out of it."""
+    if not model.is_dir():
+        return [Bind(model.resolve(), _inside(model))]
+    return [Bind(file.resolve(), _inside(model) / file.name) for file in model_files(model)]
+
+
 def _spawn(arm: Arm, folder: Path) -> CagedProcess:
     argv = python_argv("kernelwright.engine.server")
-    size = arm.model.stat().st_size
+    size = model_bytes(arm.model)
     # the incumbent holds the weights dequantised to float32: up to eight bytes for each byte of a 4-bit file
     limits = Limits(
         memory_bytes=max(8 << 30, 12 * size), processes=256, cpu_seconds=None, open_files=1024, file_bytes=64 << 20
@@ -124,7 +137,7 @@ def _spawn(arm: Arm, folder: Path) -> CagedProcess:
         return arm.cage.spawn(
             ["/bin/sh", "-c", 'exec "$@" < /srv/options.json', "sh", *argv],
             ro_binds=[
-                Bind(arm.model.resolve(), INSIDE / "model.gguf"),
+                *_model_binds(arm.model),
                 Bind(arm.pack.resolve(), INSIDE / "pack"),
                 Bind(arm.cache.resolve(), INSIDE / "cache"),
                 Bind(folder / "options.json", INSIDE / "options.json"),

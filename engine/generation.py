@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from kernelwright.engine import wire
 from kernelwright.engine.detokenize import Detokenizer, StopSearch
 from kernelwright.engine.link import EngineLink
+from kernelwright.engine.tools import CallForm
 
 
 class Text(Protocol):
@@ -19,7 +20,11 @@ class Text(Protocol):
     def encode(self, text: str) -> list[int]: ...
     def decode(self, token_ids: Sequence[int]) -> str: ...
     def token_bytes(self, token_id: int) -> bytes: ...
-    def render_chat(self, messages: list[dict[str, str]]) -> list[int]: ...
+    def render_chat(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]: ...
+    @property
+    def call_form(self) -> CallForm | None:
+        """How the chat template has calls written; None when it knows no tools."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,8 @@ def read_metadata(path: Path) -> Mapping[str, Any]:
 
 def _read(path: Path) -> tuple[GGUFReader, dict[str, Any]]:
     if not path.is_file():
-        raise BrokenInput(f"there is no model file at {path}", "Give the path of a GGUF file with --model")
+        remedy = "Give the path of a GGUF file or of a Hugging Face folder with --model"
+        raise BrokenInput(f"there is no model file at {path}", remedy)
     try:
         reader = _open(path)
         metadata = {name: field.contents() for name, field in reader.fields.items()}

@@ -2,25 +2,28 @@
 
 Three signs, all cheap enough for every token: one token drawn many times in a row, a few tokens that come round and
 round, and logits that are not finite. What to do about it is a choice: `observe` counts, `stop` also ends the
-generation with finish reason `collapse`. Tables, indents and rows of digits repeat themselves in sound text: tokens
-that are nothing but rules, blanks and digits may do so much longer.
+generation with finish reason `collapse`, `retry` has the incumbents decode it again first (guarding.py). Tables,
+indents and rows of digits repeat themselves in sound text: tokens that are nothing but rules, blanks and digits may do
+so much longer.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Action = Literal["observe", "stop"]
+Action = Literal["observe", "stop", "retry"]
 Collapse = Literal["repeat", "loop", "not_finite"]
 
 LONGEST_LOOP = 32
 """Tokens of a loop that is looked for."""
 LEAST_LOOPED = 48
 """Tokens that must have come as one loop before, at least."""
+SUSPECT_LOOPED = 8
+"""Tokens that have come as one loop before, and all its own: from then on it is suspected."""
 PATIENCE = 16
 """So many times longer may tokens repeat that are rules, blanks and digits."""
 _RULE = re.compile(r"[\s\d\-_=*#~.,:|+\u2500-\u259f]*")
@@ -47,6 +50,8 @@ class Guard:
     """Text of a token; None: no token is known to be a rule."""
     trips: Counter[str] = field(default_factory=Counter)
     """Collapses seen since the start, by kind; a generation counts once for each kind."""
+    retries: Counter[str] = field(default_factory=Counter)
+    """Answers that the incumbents decoded again, by outcome: mended, collapsed, failed."""
     _runs: dict[str, _Run] = field(default_factory=dict)
     _rules: dict[int, bool] = field(default_factory=dict)
 
@@ -72,6 +77,29 @@ class Guard:
         run.reported.add(kind)
         self.trips[kind] += 1
         return kind
+
+    def suspects(self, request: str) -> bool:
+        """Return whether the newest tokens of `request` may be the beginning of a collapse; rules and blanks are none.
+
+        From the second time a token is drawn in a row, and from the second round of a loop, eight tokens at least.
+        """
+        run = self._runs.get(request)
+        if run is None or run.plain:
+            return False
+        return run.same[1] > 0 or any(
+            run.same[period] >= max(period, SUSPECT_LOOPED) for period in range(2, LONGEST_LOOP + 1)
+        )
+
+    def replay(self, request: str, tokens: Sequence[int]) -> None:
+        """Watch `request` anew from `tokens` on, which it has said; what they may be a sign of is not reported."""
+        run = self._runs[request] = _Run()
+        for token in tokens:
+            self._note(run, token)
+
+    @property
+    def num_watched(self) -> int:
+        """Requests of which something is known."""
+        return len(self._runs)
 
     def forget(self, request: str) -> None:
         """Drop what is known about a request that has ended."""

@@ -12,8 +12,9 @@ from importlib.resources import files
 from pathlib import Path
 
 from kernelwright.engine.bundle import bundle_digest
+from kernelwright.engine.checkpoint import model_digest, model_files
 from kernelwright.engine.pack import PackManifest, read_kernel, read_manifest
-from kernelwright.engine.weights import file_digest
+from kernelwright.engine.weights import is_model
 from kernelwright.engine.wheelhouse import write_wheelhouse
 from kernelwright.profiles.digest import digest_bytes, digest_of
 from kernelwright.profiles.errors import BrokenInput, KernelwrightError
@@ -93,7 +94,7 @@ def write_context(
 
     Raises BrokenInput when the weights are not those the kernels were judged with.
     """
-    if file_digest(parts.model) != parts.manifest.model_digest:
+    if model_digest(parts.model) != parts.manifest.model_digest:
         raise BrokenInput(
             f"{parts.model} is not the model the kernels were judged with", "Give the session's own model"
         )
@@ -103,7 +104,7 @@ def write_context(
     write_wheelhouse(folder / "wheelhouse", on_progress)
     shutil.copytree(parts.pack, folder / "pack")
     shutil.copytree(parts.evidence, folder / "evidence")
-    shutil.copyfile(parts.model, folder / "model.gguf")
+    model = copy_model(parts.model, folder)
     labels = {
         f"{LABEL}.session": parts.name,
         f"{LABEL}.base": base_digest or base,
@@ -112,20 +113,33 @@ def write_context(
         f"{LABEL}.gate": parts.gate_digest,
         f"{LABEL}.model": parts.manifest.model_digest,
     }
-    (folder / "Dockerfile").write_text(render_dockerfile(parts.name, base, labels))
+    (folder / "Dockerfile").write_text(render_dockerfile(parts.name, base, labels, model))
     (folder / ".dockerignore").write_text("BUILD.md\n")
     how = HOW.format(tag=tag, base=base, python=python_version(), packages=",".join(BASE_PACKAGES), suite=suite_name())
     (folder / "BUILD.md").write_text(how)
     return labels
 
 
-def render_dockerfile(session: str, base: str, labels: dict[str, str]) -> str:
-    """Return the Dockerfile's text."""
+def copy_model(model: Path, folder: Path) -> str:
+    """Copy a GGUF file, or the files of a model folder that are read, into `folder`; return the copy's name there."""
+    if not model.is_dir():
+        shutil.copyfile(model, folder / "model.gguf")
+        return "model.gguf"
+    (folder / "model").mkdir()
+    for file in model_files(model):
+        shutil.copyfile(file, folder / "model" / file.name)
+    return "model"
+
+
+def render_dockerfile(session: str, base: str, labels: dict[str, str], model: str = "model.gguf") -> str:
+    """Return the Dockerfile's text; `model` is the weights' file or folder in the context."""
     import jinja2
 
     source = (files("kernelwright.engine") / "docker" / "Dockerfile.j2").read_text(encoding="utf-8")
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    return environment.from_string(source).render(session=session, base=base, labels=labels, python=python_version())
+    return environment.from_string(source).render(
+        session=session, base=base, labels=labels, model=model, python=python_version()
+    )
 
 
 SUITES = {"3.11": "bookworm", "3.13": "trixie"}
@@ -153,6 +167,6 @@ def _model_of(session_dir: Path) -> Path:
         model = Path(json.loads(row[0])["model"])
     except (sqlite3.Error, TypeError, ValueError, KeyError) as error:
         raise BrokenInput(f"{path} does not say which model was served: {error}", remedy) from error
-    if not model.is_file():
+    if not is_model(model):
         raise BrokenInput(f"the session's model is gone: {model}", remedy)
     return model

@@ -36,6 +36,8 @@ class EngineLink:
         self.state: State = "loading"
         self.configured: wire.Configure | None = None
         self.ready: wire.Ready | None = None
+        self.tripped: list[str] = []
+        """Definitions whose kernels are off because of what they did in service, as of the last step."""
         self.on_message: Callable[[wire.Configure | wire.Ready | wire.Drain], None] = lambda message: None
         self._queues: dict[str, asyncio.Queue[Any]] = {}
         self._ids = itertools.count()
@@ -70,6 +72,7 @@ class EngineLink:
         match message:
             case wire.Step():
                 self.metrics.note_step(message)
+                self.tripped = message.tripped
                 for token in message.tokens:
                     self._put(token.id, token)
             case wire.Row() | wire.Ended() | wire.Answer():
@@ -130,13 +133,17 @@ class EngineLink:
             self._close_queue(id, finished)
 
     async def score(
-        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+        self,
+        sequences: list[wire.ForcedSequence],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"] = "logits",
+        chunk: int | None = None,
     ) -> AsyncGenerator[wire.Row, None]:
         """Yield rows of logits as fast as the caller takes them. Raises EngineGone, EngineRefused."""
         id, queue = self._open_queue()
         finished = False
         try:
-            self._send(wire.Score(id, sequences, phase, SCORE_WINDOW))
+            self._send(wire.Score(id, sequences, phase, SCORE_WINDOW, what, chunk))
             while True:
                 item = _expect(await queue.get())
                 if isinstance(item, wire.Ended):
@@ -149,11 +156,11 @@ class EngineLink:
         finally:
             self._close_queue(id, finished)
 
-    async def ask(self, what: Literal["kernels", "start_profile", "stop_profile", "reset_prefix_cache"]) -> Any:
+    async def ask(self, what: wire.Question, **arguments: Any) -> Any:
         """Return the engine's answer, taken between two of its steps. Raises EngineGone, EngineRefused."""
         id, queue = self._open_queue()
         try:
-            self._send(wire.Ask(id, what))
+            self._send(wire.Ask(id, what, arguments))
             answer = _expect(await queue.get())
             if answer.error is not None:
                 raise EngineRefused(answer.error, answer.status)

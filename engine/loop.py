@@ -16,6 +16,7 @@ from typing import Any, Literal, Protocol
 
 from kernelwright.engine import wire
 from kernelwright.engine.guard import Guard
+from kernelwright.engine.guarding import Guarding
 from kernelwright.profiles.errors import WrongUse
 
 
@@ -24,15 +25,23 @@ class ServedEngine(Protocol):
 
     def submit(self, request: str, token_ids: list[int], sampling: wire.Sampling) -> None: ...
     def step(self) -> list[wire.Token]: ...
+    def refused(self) -> list[wire.Ended]: ...
     def abort(self, request: str) -> None: ...
+    def retry(self, request: str, keep: int) -> list[int] | None: ...
     def score(
-        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+        self,
+        sequences: list[wire.ForcedSequence],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"],
+        chunk: int | None,
     ) -> Iterator[tuple[int, int, bytes]]: ...
     def kernels(self) -> list[dict[str, Any]]: ...
     def facts(self) -> dict[str, Any]: ...
     def token_text(self, token: int) -> str: ...
     def cache(self) -> wire.Cache: ...
     def reset_prefix_cache(self) -> int: ...
+    def switch(self, definition: str, enabled: bool) -> dict[str, int]: ...
+    def tripped(self) -> list[str]: ...
     def start_profile(self, path: Path) -> None: ...
     def stop_profile(self) -> Path: ...
 
@@ -46,13 +55,20 @@ class _ScoreJob:
 
 class EngineLoop:
     def __init__(
-        self, engine: ServedEngine, end: wire.EngineEnd, guard: Guard, profile_dir: Path | None = None
+        self,
+        engine: ServedEngine,
+        end: wire.EngineEnd,
+        guard: Guard,
+        profile_dir: Path | None = None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.engine = engine
         self.end = end
         self.guard = guard
         guard.text_of = guard.text_of or engine.token_text
+        self._guarding = Guarding(guard, engine.retry, engine.abort, say)
         self.profile_dir = profile_dir
+        self._say = say
         self.draining = False
         self._drain_told = False
         self._active: set[str] = set()
@@ -108,7 +124,7 @@ class EngineLoop:
             self._held.popleft()
             try:
                 if isinstance(head, wire.Score):
-                    rows = iter(self.engine.score(head.sequences, head.phase))
+                    rows = iter(self.engine.score(head.sequences, head.phase, head.what, head.chunk))
                     self._score = _ScoreJob(head.id, rows, head.credit)
                 else:
                     self.engine.submit(head.id, head.token_ids, head.sampling)
@@ -119,29 +135,31 @@ class EngineLoop:
                 self.end.send(wire.Ended(head.id, str(error), status=400))
 
     def _step(self) -> None:
-        tokens = [self._watched(token) for token in self.engine.step()]
+        tokens = [sent for token in self.engine.step() for sent in self._watched(token)]
+        for refusal in self.engine.refused():
+            self._forget(refusal.id)
+            self.end.send(refusal)
         for token in tokens:
             if token.finish is not None:
                 self._forget(token.id)
         self._tell(tokens)
 
     def _tell(self, tokens: list[wire.Token]) -> None:
-        trips, cache = dict(self.guard.trips), self.engine.cache()
-        self.end.send(wire.Step(tokens, len(self._active), len(self._held), trips, cache))
+        guard = self.guard
+        self.end.send(
+            wire.Step(
+                tokens, len(self._active), len(self._held), dict(guard.trips), self.engine.cache(),
+                dict(guard.retries), self.engine.tripped(),
+            )
+        )  # fmt: skip
 
     def _forget(self, id: str) -> None:
         self._active.discard(id)
         self._unguarded.discard(id)
-        self.guard.forget(id)
+        self._guarding.forget(id)
 
-    def _watched(self, token: wire.Token) -> wire.Token:
-        if token.id in self._unguarded or (token.token is None and token.finish != "error"):
-            return token
-        collapse = self.guard.observe(token.id, token.token)
-        if collapse is None or self.guard.action == "observe" or token.finish is not None:
-            return token
-        self.engine.abort(token.id)
-        return wire.Token(token.id, token.token, "collapse", token.logprob, token.top)
+    def _watched(self, token: wire.Token) -> list[wire.Token]:
+        return [token] if token.id in self._unguarded else self._guarding.pass_on(token)
 
     def _send_row(self, job: _ScoreJob) -> None:
         try:
@@ -170,17 +188,36 @@ class EngineLoop:
 
     def _answer(self, ask: wire.Ask) -> None:
         asked: dict[str, Callable[[], Any]] = {
-            "kernels": lambda: {**self.engine.facts(), "kernels": self.engine.kernels()},
+            "kernels": lambda: {**self.engine.facts(), "guard": self._guard_facts(), "kernels": self.engine.kernels()},
+            "switch_kernel": lambda: self._switch(**ask.arguments),
             "start_profile": self._start_profile,
             "stop_profile": self._stop_profile,
             "reset_prefix_cache": lambda: {"forgotten_pages": self.engine.reset_prefix_cache()},
         }
         try:
             self.end.send(wire.Answer(ask.id, asked[ask.what]()))
-        except (_Refused, WrongUse) as refusal:
-            self.end.send(wire.Answer(ask.id, error=str(refusal), status=409))
+        except _Refused as refusal:
+            self.end.send(wire.Answer(ask.id, error=str(refusal), status=refusal.status))
+        except WrongUse as refusal:
+            self.end.send(wire.Answer(ask.id, error=f"{refusal.message}. {refusal.remedy}", status=409))
         except OSError as error:  # a trace that cannot be written: the disk is full, the folder is not ours
             self.end.send(wire.Answer(ask.id, error=f"the trace could not be written: {error}", status=507))
+
+    def _guard_facts(self) -> dict[str, Any]:
+        counts = {"trips": dict(self.guard.trips), "retries": dict(self.guard.retries)}
+        return {"action": self.guard.action, "watched": self.guard.num_watched, **counts}
+
+    def _switch(self, definition: str, enabled: bool) -> dict[str, Any]:
+        """Switch a definition's kernels between two steps; a score's rows must all be by the same kernels."""
+        if all(kernel["definition"] != definition for kernel in self.engine.kernels()):
+            raise _Refused(f"this model has no definition {definition!r}; see /v1/kernels", 404)
+        if self._score is not None:
+            raise _Refused("a score is being taken; try again when it has ended")
+        changed = self.engine.switch(definition, enabled)
+        self._say(f"an operator switched {definition} {'on' if enabled else 'off'}")
+        self._tell([])
+        states = [kernel for kernel in self.engine.kernels() if kernel["definition"] == definition]
+        return {"definition": definition, "enabled": enabled, **changed, "kernels": states}
 
     def _start_profile(self) -> dict[str, str]:
         if self.profile_dir is None:
@@ -202,7 +239,11 @@ class EngineLoop:
 
 
 class _Refused(Exception):
-    """The engine's state does not allow what was asked; the message says what to do."""
+    """The engine's state does not allow what was asked; the message says what to do, `status` is that of HTTP."""
+
+    def __init__(self, message: str, status: int = 409) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def _close(rows: Iterator[tuple[int, int, bytes]]) -> None:

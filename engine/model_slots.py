@@ -5,28 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.engine.config import ModelConfig, read_config
-from kernelwright.engine.gguf import read_gguf
-from kernelwright.engine.llama import LlamaWeights
+from kernelwright.engine.checkpoint import open_checkpoint
+from kernelwright.engine.config import ModelConfig
+from kernelwright.engine.decoder import DecoderWeights
 from kernelwright.kernels.definition import Definition, SlotContract
 from kernelwright.kernels.registry import op_of
-from kernelwright.profiles.errors import BrokenInput
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
 class ModelSlots:
-    """The definitions of one GGUF model, where each is used, and its weights by layer. The file stays mapped."""
+    """The definitions of one model, where each is used, and its weights by layer. Its files stay mapped."""
 
     def __init__(self, model_path: Path, max_positions: int | None = None) -> None:
-        """Raises BrokenInput when the file is no model that the engine runs."""
-        file = read_gguf(model_path)
-        embedding = file.tensors.get("token_embd.weight")
-        if embedding is None:
-            raise BrokenInput(f"{model_path} holds no token embedding", "Give the path of a language model")
-        self.config: ModelConfig = read_config(model_path, file.metadata, embedding.num_rows)
-        self._weights = LlamaWeights(file, self.config, max_positions or self.config.context_length)
+        """Raises BrokenInput when there is no model at the path that the engine runs."""
+        checkpoint = open_checkpoint(model_path)
+        self.config: ModelConfig = checkpoint.config
+        self._weights = DecoderWeights(checkpoint, max_positions or self.config.context_length)
         self._places: dict[str, list[tuple[int, str]]] = {}
         self._definitions: dict[str, Definition] = {}
         for layer in range(self.config.num_layers + 1):

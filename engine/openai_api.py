@@ -7,27 +7,42 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from kernelwright.engine import wire
+from kernelwright.engine.answer_form import FormFields
+from kernelwright.engine.chat_messages import Messages
+from kernelwright.engine.tools import ToolFields
 
 TokenId = Annotated[int, Field(ge=0, strict=True)]
 _UNSERVED: dict[str, tuple[Any, ...]] = {
-    "tools": (None, []),
-    "functions": (None, []),
-    "tool_choice": (None, "none", "auto"),
-    "response_format": (None, {"type": "text"}),
-    "suffix": (None, ""),
-    "modalities": (None, ["text"]),
-    "audio": (None,),
-    "guided_json": (None,),
-    "use_beam_search": (None, False),
+    "tools": ([],),
+    "tool_choice": ("none", "auto"),
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "suffix": ("",),
+    "modalities": (["text"],),
+    "audio": (),
+    "web_search_options": (),
+    # vLLM's
+    "use_beam_search": (False,),
+    "min_tokens": (0,),
+    "bad_words": ([],),
+    "allowed_token_ids": ([],),
+    "prompt_logprobs": (),
+    "truncate_prompt_tokens": (-1,),
+    "include_stop_str_in_output": (False,),
+    "skip_special_tokens": (True,),
+    "add_generation_prompt": (True,),
+    "continue_final_message": (False,),
+    "chat_template": (),
 }
-"""Field → the values that ask for nothing."""
+"""Field → the values that ask for nothing, as null always does."""
+_INSTEAD = {"functions": "give `tools`", "function_call": "give `tool_choice`"}
 
 
 class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class _Request(BaseModel):
+class _Request(FormFields):
     model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
     model: str
@@ -52,11 +67,16 @@ class _Request(BaseModel):
     return_token_ids: bool = False
     """Extension (vLLM's name): each choice also carries `token_ids`."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_left_out(cls, given: Any) -> Any:
+        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+
     @model_validator(mode="after")
     def _asks_only_what_is_served(self) -> _Request:
         for name, value in (self.model_extra or {}).items():
             if name in _UNSERVED and value not in _UNSERVED[name]:
-                raise ValueError(f"`{name}` is not served by this engine; leave it out")
+                raise ValueError(f"`{name}` is not served by this engine; {_INSTEAD.get(name, 'leave it out')}")
         if self.stream_options is not None and not self.stream:
             raise ValueError("`stream_options` needs `stream: true`")
         if len(self.stops) > 16 or any(not stop for stop in self.stops):
@@ -78,7 +98,7 @@ class _Request(BaseModel):
     def includes_usage(self) -> bool:
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def sampling(self, max_tokens: int, logprobs: int | None, choice: int) -> wire.Sampling:
+    def sampling(self, max_tokens: int, logprobs: int | None, choice: int, grammar: str | None = None) -> wire.Sampling:
         """Return how choice number `choice` is drawn; with a seed every choice has its own, and all are repeatable."""
         return wire.Sampling(
             max_tokens=max_tokens,
@@ -95,6 +115,7 @@ class _Request(BaseModel):
             stop_token_ids=tuple(self.stop_token_ids or ()),
             logprobs=logprobs,
             guarded=self.guard == "on",
+            grammar=grammar,
         )
 
 
@@ -127,23 +148,7 @@ class CompletionRequest(_Request):
         return list(self.prompt)  # type: ignore[arg-type]
 
 
-class TextPart(BaseModel):
-    type: Literal["text"]
-    text: str
-
-
-class Message(BaseModel):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
-
-    def flat(self) -> dict[str, str]:
-        """Return what a chat template expects: `developer` is the newer word for `system`, parts are joined."""
-        text = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
-        return {"role": "system" if self.role == "developer" else self.role, "content": text}
-
-
-class ChatRequest(_Request):
-    messages: list[Message] = Field(min_length=1)
+class ChatRequest(_Request, ToolFields, Messages):
     max_tokens: int | None = Field(None, ge=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool = False
@@ -172,6 +177,12 @@ class ScoreSequence(BaseModel, extra="forbid"):
 class ScoreRequest(BaseModel, extra="forbid"):
     sequences: list[ScoreSequence] = Field(min_length=1)
     phase: Literal["decode", "prefill"]
+    what: Literal["logits", "hidden"] = "logits"
+    chunk: int | None = Field(None, ge=1)
+
+
+class SwitchRequest(BaseModel, extra="forbid"):
+    enabled: Annotated[bool, Field(strict=True)]
 
 
 def usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dict[str, Any]:
@@ -186,6 +197,5 @@ def usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> dic
 
 def error_body(message: str, status: int, param: str | None = None, code: str | None = None) -> dict[str, Any]:
     """Return OpenAI's error object; `code` is a stable word for programs, the message is for people."""
-    kind = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}.get(status)
-    kind = kind or ("invalid_request_error" if status < 500 else "server_error")
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "server_error"
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

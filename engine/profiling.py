@@ -16,8 +16,8 @@ from kernelwright.profiles.errors import WrongUse
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from kernelwright.engine.decoder import Call
     from kernelwright.engine.dispatch import CallSite
-    from kernelwright.engine.llama import Call
     from kernelwright.kernels.load import BoundSlot
 
 

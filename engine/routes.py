@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import replace
@@ -11,15 +13,19 @@ from typing import Any, TypeVar
 
 import msgspec
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from kernelwright.engine import wire
 from kernelwright.engine.answers import Asked, events, whole
+from kernelwright.engine.chat_messages import native, spelled_out
 from kernelwright.engine.generation import Choice, Piece, Text, prompt_logprobs, speak_all
+from kernelwright.engine.grammar import check_grammar
 from kernelwright.engine.link import EngineGone, EngineLink
-from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, ScoreRequest
+from kernelwright.engine.openai_api import ChatRequest, CompletionRequest, ScoreRequest, SwitchRequest
+from kernelwright.engine.tools import ToolPlan
+from kernelwright.profiles.errors import WrongUse
 
 MAX_BODY = 32 * 1024 * 1024
 _RECORD = struct.Struct("<II")
@@ -45,6 +51,7 @@ class Desk:
     def __init__(self, link: EngineLink) -> None:
         self.link = link
         self.text: Text | None = None
+        self._since = int(time.time())
 
     @property
     def is_ready(self) -> bool:
@@ -57,6 +64,7 @@ class Desk:
             Route("/v1/models", self.models),
             Route("/v1/models/{name:path}", self.model),
             Route("/v1/kernels", self.kernels),
+            Route("/v1/kernels/{definition}", self.switch_kernel, methods=["POST"]),
             Route("/v1/completions", self.completions, methods=["POST"]),
             Route("/v1/chat/completions", self.chat, methods=["POST"]),
             Route("/v1/score", self.score, methods=["POST"]),
@@ -66,7 +74,8 @@ class Desk:
         ]
 
     async def health(self, request: Request) -> Response:
-        return answer({"status": self.link.state}, 200 if self.is_ready else 503)
+        tripped = {"tripped_kernels": self.link.tripped} if self.link.tripped else {}  # it serves all the same
+        return answer({"status": self.link.state, **tripped}, 200 if self.is_ready else 503)
 
     async def metrics(self, request: Request) -> Response:
         kernels = None
@@ -75,6 +84,7 @@ class Desk:
                 kernels = await asyncio.wait_for(self.link.ask("kernels"), timeout=5)
             except (TimeoutError, EngineGone):
                 kernels = None  # a scrape in the middle of a long step still gets the front end's own numbers
+        self.link.metrics.open.set(self.link.num_requests)
         return Response(self.link.metrics.render(kernels), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def models(self, request: Request) -> Response:
@@ -88,6 +98,12 @@ class Desk:
     async def kernels(self, request: Request) -> Response:
         self._ready()
         return answer(await self.link.ask("kernels"))
+
+    async def switch_kernel(self, request: Request) -> Response:
+        asked = await read_json(request, SwitchRequest)
+        self._ready()
+        named = {"definition": request.path_params["definition"], "enabled": asked.enabled}
+        return answer(await self.link.ask("switch_kernel", **named))
 
     async def start_profile(self, request: Request) -> Response:
         self._ready()
@@ -105,11 +121,12 @@ class Desk:
         asked = await read_json(request, CompletionRequest)
         text = self._admit(asked.model, asked.n * len(asked.prompts))
         self._check_bias(asked.logit_bias)
+        grammar = await self._compilable(asked.form_grammar, asked.form_field)
         prompts = [text.encode(prompt) if isinstance(prompt, str) else prompt for prompt in asked.prompts]
         echoes = [prompt if isinstance(prompt, str) else text.decode(prompt) for prompt in asked.prompts]
         max_tokens = 16 if asked.max_tokens is None else asked.max_tokens
         choices = [
-            Choice(number * asked.n + i, ids, asked.sampling(self._fit(ids, max_tokens), asked.logprobs, i))
+            Choice(number * asked.n + i, ids, asked.sampling(self._fit(ids, max_tokens), asked.logprobs, i, grammar))
             for number, ids in enumerate(prompts)
             for i in range(asked.n)
         ]
@@ -118,6 +135,7 @@ class Desk:
             choices=choices,
             echoes=[echo if asked.echo else "" for echo in echoes for _ in range(asked.n)],
             prompt_tokens=sum(map(len, prompts)),
+            fingerprint=self._fingerprint,
         )
         if asked.echo and asked.logprobs is not None:
             scored: list[list[wire.Token]] = await unless_client_leaves(
@@ -130,10 +148,43 @@ class Desk:
         asked = await read_json(request, ChatRequest)
         text = self._admit(asked.model, asked.n)
         self._check_bias(asked.logit_bias)
-        ids = text.render_chat([message.flat() for message in asked.messages])
-        max_tokens = self._fit(ids, asked.limit)
-        choices = [Choice(i, ids, asked.sampling(max_tokens, asked.wanted_logprobs, i)) for i in range(asked.n)]
-        return await self._speak(request, Asked(asked, choices, [""] * asked.n, len(ids)), text)
+        plan = asked.plan(text.call_form)
+        grammar = await self._chat_grammar(asked, plan)
+        if text.call_form is not None:
+            ids = text.render_chat(native(asked.messages), plan.declared() if plan else None)
+        else:
+            ids = text.render_chat(spelled_out(asked.messages, plan.preface() if plan else None))
+        max_tokens = self._fit(ids, asked.limit, "messages")
+        logprobs = asked.wanted_logprobs
+        choices = [Choice(i, ids, asked.sampling(max_tokens, logprobs, i, grammar)) for i in range(asked.n)]
+        whole_request = Asked(
+            request=asked,
+            choices=choices,
+            echoes=[""] * asked.n,
+            prompt_tokens=len(ids),
+            fingerprint=self._fingerprint,
+            plan=plan,
+        )
+        return await self._speak(request, whole_request, text)
+
+    async def _chat_grammar(self, asked: ChatRequest, plan: ToolPlan | None) -> str | None:
+        if plan is None:
+            return await self._compilable(asked.form_grammar, asked.form_field)
+        if asked.form_field is not None and asked.schema_asked is None:
+            raise ApiError(400, f"`{asked.form_field}` with `tools` has to be a JSON schema", asked.form_field)
+        return await self._compilable(lambda: plan.grammar(asked.schema_asked), "tools")
+
+    async def _compilable(self, write: Callable[[], str | None], field: str | None) -> str | None:
+        """Return the grammar that `write` returns, once it is known to be one. Raises ApiError(400) with the reason."""
+        try:
+            grammar = write()
+            if grammar is not None:
+                await asyncio.to_thread(check_grammar, grammar)
+        except RecursionError as error:
+            raise ApiError(400, f"{field}: it is nested too deeply", field, "invalid_grammar") from error
+        except WrongUse as error:
+            raise ApiError(400, f"{field}: {error.message}. {error.remedy}", field, "invalid_grammar") from error
+        return grammar
 
     async def score(self, request: Request) -> Response:
         asked = await read_json(request, ScoreRequest)
@@ -141,7 +192,7 @@ class Desk:
         sequences = [wire.ForcedSequence(s.prompt, s.forced) for s in asked.sequences]
         for sequence in sequences:
             self._fit(sequence.prompt + sequence.forced, 0)
-        rows = self.link.score(sequences, asked.phase)
+        rows = self.link.score(sequences, asked.phase, asked.what, asked.chunk)
         first: wire.Row | None = await unless_client_leaves(request, anext(rows, None))
         return StreamingResponse(_records(first, rows), media_type="application/octet-stream")
 
@@ -185,7 +236,11 @@ class Desk:
         if beyond:
             raise ApiError(400, f"token id {beyond[0]} is outside the vocabulary of {vocab}", "logit_bias")
 
-    def _fit(self, token_ids: list[int], max_tokens: int | None) -> int:
+    @property
+    def _fingerprint(self) -> str | None:
+        return (self.link.ready.fingerprint or None) if self.link.ready else None
+
+    def _fit(self, token_ids: list[int], max_tokens: int | None, field: str = "prompt") -> int:
         """Return how many tokens may be drawn; raises ApiError(400) when prompt and answer do not fit the context."""
         assert self.link.ready is not None
         limit, vocab = self.link.ready.max_model_len, self.link.ready.vocab_size
@@ -197,14 +252,15 @@ class Desk:
         wanted = max(room, 1) if max_tokens is None else max_tokens
         if wanted > room:
             message = f"the context holds {limit} tokens; the prompt has {len(token_ids)}, {wanted} more were asked for"
-            raise ApiError(400, message, "max_tokens", "context_length_exceeded")
+            raise ApiError(400, message, field if room < 1 else "max_tokens", "context_length_exceeded")
         return wanted
 
     def _card(self) -> dict[str, Any]:
         ready = self.link.ready
         assert ready is not None
-        card = {"id": ready.served_name, "object": "model", "created": 0, "owned_by": "kernelwright"}
-        return card | {"max_model_len": ready.max_model_len, "vocab_size": ready.vocab_size}
+        card = {"id": ready.served_name, "object": "model", "created": self._since, "owned_by": "kernelwright"}
+        shape = {"num_hidden_layers": ready.num_layers, "hidden_size": ready.hidden_size}
+        return card | {"max_model_len": ready.max_model_len, "vocab_size": ready.vocab_size} | shape
 
 
 def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -212,16 +268,22 @@ def answer(body: Any, status: int = 200, headers: dict[str, str] | None = None) 
 
 
 async def read_json(request: Request, form: type[_Model]) -> _Model:
-    """Return the body as `form`; raises ApiError(400) naming the field that is wrong, 413 when it is too large."""
+    """Return the body as `form`; raises ApiError(400) naming the field that is wrong, 413 when it is too large.
+
+    Raises ClientLeft when the client goes before it has sent the whole.
+    """
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise ApiError(413, f"the body is over {MAX_BODY} bytes; send the sequences in several requests")
-        chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > MAX_BODY:
+                raise ApiError(413, f"the body is over {MAX_BODY} bytes; send the sequences in several requests")
+            chunks.append(chunk)
+    except ClientDisconnect as error:
+        raise ClientLeft from error
     try:
         body = msgspec.json.decode(b"".join(chunks))
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, f"the body is not valid JSON: {error}", code="malformed_json") from error
     try:
         return form.model_validate(body)
@@ -230,7 +292,9 @@ async def read_json(request: Request, form: type[_Model]) -> _Model:
         where = ".".join(str(part) for part in first["loc"])
         what = first["msg"].removeprefix("Value error, ")
         message = f"{where}: {what}" if where else what
-        raise ApiError(400, message, where.split(".")[0] or None, "bad_request") from error
+        named = re.match(r"`(\w+)`", what)
+        field = where.split(".")[0] or (named[1] if named else None)
+        raise ApiError(400, message, field, "bad_request") from error
 
 
 async def unless_client_leaves(request: Request, work: Coroutine[Any, Any, _Result] | Any) -> _Result:
@@ -270,7 +334,7 @@ async def _nothing() -> AsyncGenerator[Piece, None]:
 
 
 async def _records(first: wire.Row | None, rest: AsyncGenerator[wire.Row, None]) -> AsyncGenerator[bytes, None]:
-    """Yield the binary records of `/v1/score`: u32 sequence, u32 position, vocab × float32, all little-endian."""
+    """Yield the records of `/v1/score`: u32 sequence, u32 position, then vocab or layers · H float32, little-endian."""
     async with aclosing(rest):
         if first is None:
             return

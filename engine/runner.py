@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
 
 from kernelwright.engine.blocks import pages_for
 from kernelwright.engine.config import PAGE_SIZE, ModelConfig
+from kernelwright.engine.decoder import DecoderWeights, StepInputs, forward
 from kernelwright.engine.dispatch import Dispatch
-from kernelwright.engine.llama import LlamaWeights, StepInputs, forward
 from kernelwright.engine.scheduler import Batch
+from kernelwright.engine.shadow import Checks, Shadow
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+What = Literal["logits", "hidden"]
 
 
 def make_caches(config: ModelConfig, num_pages: int) -> list[tuple[Tensor, Tensor]]:
@@ -28,32 +31,40 @@ def make_caches(config: ModelConfig, num_pages: int) -> list[tuple[Tensor, Tenso
 
 
 class ModelRunner:
-    def __init__(self, weights: LlamaWeights, dispatch: Dispatch) -> None:
+    def __init__(self, weights: DecoderWeights, dispatch: Dispatch, shadow: Shadow) -> None:
+        self._shadow = shadow
         self._weights = weights
         self._dispatch = dispatch
         self._eps = weights.config.eps
 
     @torch.inference_mode()
-    def run(self, batch: Batch, all_rows: bool = False) -> Tensor:
+    def run(self, batch: Batch, all_rows: bool = False, checks: Checks = "none", what: What = "logits") -> Tensor:
         """Compute the batch's tokens and mark them computed; return logits [rows, vocab] float32.
 
         One row for each sequence that has no token left to compute, in the batch's order; with `all_rows`, one for each
-        token of the step.
+        token of the step. `checks`: which calls of kernels are compared with the reference, see shadow.py. `what`
+        hidden gives [rows, layers · H] instead: the residual stream behind every layer.
         """
         step = make_inputs(batch, all_rows)
         tokens = batch.num_tokens
         rows = tokens if step.rows is None else step.rows.numel()
         blocks = step.attention[0].shape[1]
-        plan = self._dispatch.plan(batch.phase, tokens, rows, len(batch.sequences), blocks)
-        x, residual = forward(plan.layers, step, self._weights.embed(step.token_ids), self._eps)
+        plain = batch.sequences[0].plain
+        plan = self._dispatch.plan(batch.phase, tokens, rows, len(batch.sequences), blocks, plain)
+        layers, head_calls = self._shadow.over(plan, batch.phase, checks)
+        states: list[Tensor] | None = [] if what == "hidden" else None
+        x, residual = forward(layers, step, self._weights.embed(step.token_ids), self._eps, states)
         plan.runs += 1
         for sequence, count in zip(batch.sequences, batch.counts, strict=True):
             sequence.num_computed += count
-        if not plan.head:
+        if states is not None:
+            behind = torch.cat(states, dim=1)
+            return behind if step.rows is None else behind.index_select(0, step.rows)
+        if not head_calls:
             return torch.empty((0, self._weights.config.vocab))
         if step.rows is not None:
             x, residual = x.index_select(0, step.rows), residual.index_select(0, step.rows)
-        final_norm, head = plan.head
+        final_norm, head = head_calls
         normed, _ = final_norm(x, residual, self._eps)
         (logits,) = head(normed)
         return logits

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kernelwright.engine.sequence import SamplingParams, Sequence, TokenLogprob
+from kernelwright.engine.sequence import Sequence, TokenLogprob
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def sample(logits: Tensor, sequences: Rows[Sequence]) -> list[Sampled]:
         if not finite[row]:
             sampled.append(Sampled(token_id=None))
             continue
-        token = tokens[row] if _is_plain(sequence.params) else _choose(logits[row], sequence)
+        token = tokens[row] if _is_plain(sequence) else _choose(logits[row], sequence)
         wanted = sequence.params.logprobs
         sampled.append(Sampled(token, None if wanted is None else token_logprob(logits[row], token, wanted)))
     return sampled
@@ -52,13 +52,15 @@ def seeded_generator(seed: int | None) -> torch.Generator:
     return generator
 
 
-def _is_plain(params: SamplingParams) -> bool:
-    return params.temperature == 0 and not params.changes_logits
+def _is_plain(sequence: Sequence) -> bool:
+    return sequence.params.temperature == 0 and not sequence.params.changes_logits and sequence.constraint is None
 
 
 def _choose(logits: Tensor, sequence: Sequence) -> int:
     if sequence.params.changes_logits:
         logits = penalise(logits, sequence)
+    if sequence.constraint is not None:
+        logits = sequence.constraint.mask(logits, sequence.generated)
     return int(logits.argmax()) if sequence.params.temperature == 0 else _draw(logits, sequence)
 
 

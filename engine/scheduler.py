@@ -34,6 +34,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         """In order of admission; those with more than one token to compute are still in prefill."""
         self.num_preemptions = 0
+        self._last_was_plain = False
         self._max_num_seqs = max_num_seqs
         self._token_budget = token_budget
 
@@ -53,13 +54,30 @@ class Scheduler:
             self.waiting.remove(sequence)
         self.blocks.release(sequence)
 
+    def restart(self, sequence: Sequence) -> None:
+        """Have a sequence computed anew from its first token, before those that wait."""
+        if sequence in self.running:
+            self._preempt(sequence)
+
+    def restart_all(self) -> int:
+        """Have all running sequences computed anew, in the order they have; return how many they were.
+
+        For a change of kernels: what the old ones computed is found by none of them again.
+        """
+        restarted = len(self.running)
+        for sequence in reversed(self.running.copy()):
+            self._preempt(sequence)
+        for sequence in self.waiting:
+            sequence.page_keys.clear()
+        return restarted
+
     def _schedule_prefill(self) -> Batch | None:
         budget = self._token_budget
         chosen: list[Sequence] = []
         counts: list[int] = []
         unfinished = [sequence for sequence in self.running if sequence.num_pending > 1]
         while budget > 0:
-            sequence = unfinished.pop(0) if unfinished else self._admit()
+            sequence = _pop_alike(unfinished, chosen) or self._admit(chosen)
             if sequence is None:
                 break
             chosen.append(sequence)
@@ -67,11 +85,16 @@ class Scheduler:
             budget -= counts[-1]
         return Batch("prefill", tuple(chosen), tuple(counts)) if chosen else None
 
-    def _admit(self) -> Sequence | None:
-        """Move the next waiting sequence to the running ones with pages for all its tokens, if there is room."""
+    def _admit(self, company: list[Sequence]) -> Sequence | None:
+        """Move the next waiting sequence to the running ones with pages for all its tokens, if there is room.
+
+        It must be of the kind of its company: a step is for plain sequences or for the others.
+        """
         if not self.waiting or len(self.running) >= self._max_num_seqs:
             return None
         sequence = self.waiting[0]
+        if company and sequence.plain != company[0].plain:
+            return None
         self.blocks.adopt(sequence)
         # leave each running sequence a page to grow into, or the newcomer would be preempted at once
         missing = pages_for(sequence.num_tokens) - len(sequence.pages)
@@ -92,10 +115,24 @@ class Scheduler:
                 self._preempt(self.running[-1])
             if sequence in self.running:
                 ready.append(sequence)
-        return Batch("decode", tuple(ready), (1,) * len(ready)) if ready else None
+        if not ready:
+            return None
+        if len({sequence.plain for sequence in ready}) > 1:  # the two kinds take turns
+            self._last_was_plain = not self._last_was_plain
+            ready = [sequence for sequence in ready if sequence.plain == self._last_was_plain]
+        return Batch("decode", tuple(ready), (1,) * len(ready))
 
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self.blocks.release(sequence)
         self.waiting.appendleft(sequence)
         self.num_preemptions += 1
+
+
+def _pop_alike(unfinished: list[Sequence], company: list[Sequence]) -> Sequence | None:
+    """Take the first of `unfinished` that is of the kind of its company."""
+    for sequence in unfinished:
+        if not company or sequence.plain == company[0].plain:
+            unfinished.remove(sequence)
+            return sequence
+    return None

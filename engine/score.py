@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Row = tuple[int, int, "Tensor"]
-"""(sequence, position of the token these logits follow, logits [vocab] float32)."""
+"""(sequence, position of the token these follow, logits [vocab] or hidden states [layers · H], float32)."""
 Run = Callable[[Batch, bool], "Tensor"]
-"""(batch, whether a row is wanted for every token) → logits [rows, vocab] float32."""
+"""(batch, whether a row is wanted for every token) → [rows, vocab or layers · H] float32."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,11 @@ from kernelwright.engine import wire
 from kernelwright.engine.guard import Guard
 from kernelwright.engine.loop import EngineLoop
 from kernelwright.engine.server import address_of
+from kernelwright.engine.tools import CallForm
 
 END = 256
 VOCAB = 257
+LAYERS, HIDDEN = 2, 4
 
 
 class ByteText:
@@ -36,13 +38,18 @@ class ByteText:
     def token_bytes(self, token_id: int) -> bytes:
         return bytes([token_id]) if token_id < END else b"<end>"
 
-    def render_chat(self, messages: list[dict[str, str]]) -> list[int]:
+    @property
+    def call_form(self) -> CallForm | None:
+        return None
+
+    def render_chat(self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None) -> list[int]:
         lines = [f"{message['role']}: {message['content']}" for message in messages]
         return self.encode("\n".join([*lines, "assistant: "]))
 
 
 @dataclass
 class _Running:
+    prompt: list[int]
     says: list[int]
     sampling: wire.Sampling
     said: int = 0
@@ -57,6 +64,10 @@ class ScriptedEngine:
     submitted: list[tuple[list[int], wire.Sampling]] = field(default_factory=list)
     aborted: list[str] = field(default_factory=list)
     rows_made: int = 0
+    says_again: Callable[[list[int]], list[int]] | None = None
+    """Likewise for answers that are retried."""
+    retried: list[tuple[str, int]] = field(default_factory=list)
+    switched: list[tuple[str, bool]] = field(default_factory=list)
     cached: int = 0
     """What every first token says was found of its prompt."""
     _running: dict[str, _Running] = field(default_factory=dict)
@@ -65,7 +76,7 @@ class ScriptedEngine:
         if b"refuse me" in bytes(id for id in token_ids if id < END):
             raise ValueError("the engine has no room for this request")
         self.submitted.append((token_ids, sampling))
-        self._running[request] = _Running(self.says(token_ids), sampling)
+        self._running[request] = _Running(token_ids, self.says(token_ids), sampling)
 
     def step(self) -> list[wire.Token]:
         time.sleep(self.step_s)
@@ -88,14 +99,21 @@ class ScriptedEngine:
         top = [(token, -0.5), (END, -1.0)][: sampling.logprobs]
         return wire.Token(id, token, finish, -0.5, top, self.cached)
 
+    def refused(self) -> list[wire.Ended]:
+        return []
+
     def abort(self, request: str) -> None:
         self.aborted.append(request)
         self._running.pop(request, None)
 
     def score(
-        self, sequences: list[wire.ForcedSequence], phase: Literal["decode", "prefill"]
+        self,
+        sequences: list[wire.ForcedSequence],
+        phase: Literal["decode", "prefill"],
+        what: Literal["logits", "hidden"] = "logits",
+        chunk: int | None = None,
     ) -> Iterator[tuple[int, int, bytes]]:
-        """The logits after a token are 2 at the next id and 0 elsewhere."""
+        """The logits after a token are 2 at the next id and 0 elsewhere; its hidden states are its id everywhere."""
         import numpy as np
 
         for number, sequence in enumerate(sequences):
@@ -105,7 +123,8 @@ class ScriptedEngine:
                 logits = np.zeros(VOCAB, dtype="<f4")
                 logits[(token + 1) % VOCAB] = 2.0
                 self.rows_made += 1
-                yield number, position, logits.tobytes()
+                hidden = np.full(LAYERS * HIDDEN, token, dtype="<f4")
+                yield number, position, (logits if what == "logits" else hidden).tobytes()
 
     def kernels(self) -> list[dict[str, Any]]:
         kernel = {"definition": "add_rmsnorm_h8", "state": "live", "hits": 3, "fallbacks": {"tokens": 1}}
@@ -113,6 +132,23 @@ class ScriptedEngine:
 
     def facts(self) -> dict[str, Any]:
         return {"threads": 1, "resident_bytes": 1024}
+
+    def retry(self, request: str, keep: int) -> list[int] | None:
+        """Say on from `keep` what `says_again` makes of the prompt; None where there is no such thing."""
+        running = self._running.get(request)
+        if self.says_again is None or running is None:
+            return None
+        kept = [running.says[n % len(running.says)] for n in range(keep)]
+        self.retried.append((request, keep))
+        running.says, running.said = [*kept, *self.says_again(running.prompt)[keep:]], keep
+        return kept
+
+    def switch(self, definition: str, enabled: bool) -> dict[str, int]:
+        self.switched.append((definition, enabled))
+        return {"recomputed_requests": len(self._running), "forgotten_pages": 3}
+
+    def tripped(self) -> list[str]:
+        return [kernel["definition"] for kernel in self.kernels() if kernel.get("state") == "tripped"]
 
     def token_text(self, token: int) -> str:
         return ByteText().token_bytes(token).decode("utf-8", "replace")
@@ -157,7 +193,7 @@ def serve_scripted(
         threading.Thread(target=lambda: asyncio.run(serve_http(listening, theirs, lambda _: ByteText())), daemon=True),
     ]
     end.send(wire.Configure(api_key, max_queued, request_timeout_s))
-    end.send(wire.Ready(served_name, max_model_len, VOCAB))
+    end.send(wire.Ready(served_name, max_model_len, VOCAB, num_layers=LAYERS, hidden_size=HIDDEN))
     try:
         for thread in threads:
             thread.start()

@@ -10,6 +10,8 @@ from kernelwright.profiles.errors import WrongUse
 if TYPE_CHECKING:
     import torch
 
+    from kernelwright.engine.constraint import Constraint
+
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -103,10 +105,23 @@ class Sequence:
     page_keys: list[bytes] = field(default_factory=list)
     """Names of the contents of its full pages, as far as they were asked for."""
     generator: torch.Generator | None = None
+    constraint: Constraint | None = None
+    """What it may say, where it may not say anything."""
+    plain: bool = False
+    """Whether the incumbents alone compute it. It shares no page with those that kernels of a pack compute."""
+
+    def cut(self, num_generated: int) -> None:
+        """Drop the generated tokens after the first `num_generated`; what was computed must be released before."""
+        del self.token_ids[self.num_prompt + num_generated :]
+        self.page_keys.clear()
 
     @property
     def num_tokens(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def generated(self) -> list[int]:
+        return self.token_ids[self.num_prompt :]
 
     @property
     def num_generated(self) -> int:

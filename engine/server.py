@@ -23,16 +23,21 @@ from kernelwright.engine import wire
 from kernelwright.engine.guard import Action, Guard
 from kernelwright.engine.listen import listen
 from kernelwright.engine.loop import EngineLoop, ServedEngine
+from kernelwright.engine.memory import describe
 from kernelwright.kernels.allocator import keep_pages
 from kernelwright.profiles.errors import KernelwrightError
 
+DEFAULT_SHADOW = 2e-4
+"""One pass of all references takes about twenty decode steps on two cores: this costs half a percent or less. A kernel
+that is wrong in every layer is called some dozen times a step and found within a few hundred steps.
+"""
 _DRAIN_GRACE_S = 35.0
 """Seconds a front end may take to end after its socket is closed; its own drain is shorter."""
 
 
 class ServeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
     model: Path | None = None
-    """GGUF file; None = the default model, fetched on first use."""
+    """GGUF file or Hugging Face folder; None = the default model, fetched on first use."""
     host: str = "127.0.0.1"
     port: int = Field(8000, ge=0, le=65535)
     uds: Path | None = None
@@ -61,6 +66,10 @@ class ServeOptions(BaseModel, frozen=True, extra="forbid", use_attribute_docstri
     guard_repeats: int = Field(7, ge=1)
     """A token drawn more often than this in a row is a collapse."""
     guard_action: Action = "observe"
+    shadow: float = Field(DEFAULT_SHADOW, ge=0, le=1)
+    """Share of the calls of packs' kernels that the reference computes, too; see shadow.py."""
+    num_pages: int | None = Field(None, ge=1)
+    """Pages of the KV cache, 16 tokens each; None = 1024, more where the context needs them."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -93,10 +102,12 @@ def _serve_with(
     end.send(wire.Configure(options.api_key, options.max_queued, options.request_timeout_s))
     model = options.model or find_default_model(_say)
     engine, ready = load_engine(model, options)
-    loop = EngineLoop(engine, end, Guard(options.guard_repeats, options.guard_action), options.profile_dir)
+    guard = Guard(options.guard_repeats, options.guard_action)
+    loop = EngineLoop(engine, end, guard, options.profile_dir, _say)
     signals.stop_by(lambda: setattr(loop, "draining", True))
     end.send(ready)
     _say(f"serving {ready.served_name} on {address_of(listening)}")
+    _say(describe(engine.facts()["memory"]))
     loop.run(signals.wakeup_fd)
     connection.close()
     if loop.draining:
@@ -120,6 +131,8 @@ def load_engine(model: Path, options: ServeOptions) -> tuple[ServedEngine, wire.
         max_model_len=options.max_model_len,
         compile_incumbents=options.compile_incumbents,
         prefix_cache=options.prefix_cache,
+        num_pages=options.num_pages,
+        shadow=options.shadow,
     )
 
 

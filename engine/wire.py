@@ -39,6 +39,10 @@ class Ready(msgspec.Struct, tag=True, frozen=True):
     served_name: str
     max_model_len: int
     vocab_size: int
+    num_layers: int = 0
+    hidden_size: int = 0
+    fingerprint: str = ""
+    """Of everything that an answer depends on; OpenAI's `system_fingerprint`."""
     tokenizer: dict[str, Any] = {}
     """The `tokenizer.*` metadata of the weights file, so that the front end neither reads the file nor needs torch."""
 
@@ -68,6 +72,8 @@ class Sampling(msgspec.Struct, tag=True, frozen=True):
     """How many alternatives to report beside the drawn token's log-probability; None = no log-probabilities."""
     guarded: bool = True
     """Whether the guard watches it."""
+    grammar: str | None = None
+    """What the answer may be (`grammar.py`); None: anything."""
 
 
 class Submit(msgspec.Struct, tag=True, frozen=True):
@@ -93,6 +99,9 @@ class Score(msgspec.Struct, tag=True, frozen=True):
     phase: Literal["decode", "prefill"]
     credit: int
     """Rows the engine may send before it hears `Credit`: the back-pressure of a slow reader."""
+    what: Literal["logits", "hidden"] = "logits"
+    chunk: int | None = None
+    """Tokens that a prefill step takes at most; None = the engine's own budget."""
 
 
 class Credit(msgspec.Struct, tag=True, frozen=True):
@@ -100,9 +109,13 @@ class Credit(msgspec.Struct, tag=True, frozen=True):
     rows: int
 
 
+Question = Literal["kernels", "start_profile", "stop_profile", "reset_prefix_cache", "switch_kernel"]
+
+
 class Ask(msgspec.Struct, tag=True, frozen=True):
     id: str
-    what: Literal["kernels", "start_profile", "stop_profile", "reset_prefix_cache"]
+    what: Question
+    arguments: dict[str, Any] = {}
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
@@ -139,6 +152,10 @@ class Step(msgspec.Struct, tag=True, frozen=True):
     collapses: dict[str, int] = {}
     """Guard trips since the engine started, by kind."""
     cache: Cache = Cache()
+    retries: dict[str, int] = {}
+    """Answers that the incumbents decoded again, by outcome."""
+    tripped: list[str] = []
+    """Definitions whose kernels are off because of what they did in service."""
 
 
 class Row(msgspec.Struct, tag=True, frozen=True):
@@ -146,7 +163,7 @@ class Row(msgspec.Struct, tag=True, frozen=True):
     sequence: int
     position: int
     logits: bytes
-    """vocab × float32, little-endian."""
+    """vocab (of hidden states: layers · H) × float32, little-endian."""
 
 
 class Ended(msgspec.Struct, tag=True, frozen=True):

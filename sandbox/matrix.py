@@ -7,7 +7,7 @@ op's own arithmetic leaves float32 on it: then the incumbent would fail as well,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kernelwright.sandbox.fidelity import Kind
 
@@ -62,37 +62,46 @@ ATTENTION = Matrix(
     "so Inf in a score is left open; searched without outliers, whose one column holds all of the error there is",
     search=("normal", "exponential", "shifted"),
 )
+NORM = Matrix(
+    ("huge", "denormal", "nan", "+inf", "-inf"),
+    "it squares: 2^48 squared and summed fits, 2^80 does not; a denormal total shows in both outputs, as "
+    "eps keeps the root from zero",
+    {"y": "elementwise", "residual_out": "elementwise"},
+)
+MLP = Matrix(
+    ("huge", "denormal", "nan"),
+    "it squares, as add_rmsnorm; denormals show in residual_out, as y underflows to 0; Inf as for linear",
+    {"residual_out": "elementwise"},
+)
 MATRICES = {
-    "add_rmsnorm": Matrix(
-        ("huge", "denormal", "nan", "+inf", "-inf"),
-        "it squares: 2^48 squared and summed fits, 2^80 does not; a denormal total shows in both outputs, as "
-        "eps keeps the root from zero",
-        {"y": "elementwise", "residual_out": "elementwise"},
-    ),
-    "q4_1_linear": LINEAR,
-    "q8_0_linear": LINEAR,
-    "f32_linear": LINEAR,
-    "q4_1_gate_up_silu": GATED,
-    "f32_gate_up_silu": GATED,
+    "add_rmsnorm": NORM,
+    "rmsnorm": replace(NORM, kinds={"y": "elementwise"}),
     "rope_cache": Matrix(
         ("vast", "denormal", "nan", "+inf", "-inf"),
         "a rotation: one product with a cosine; v is copied bit for bit",
         {"q": "rotation", "k_cache_out": "rotation", "v_cache_out": "copy"},
     ),
+    "norm_rope_cache": Matrix(
+        ("huge", "denormal", "nan"),
+        "it squares, as add_rmsnorm, and rotates; v is copied bit for bit",
+        {"v_cache_out": "copy"},
+    ),
     "decode_attention": ATTENTION,
     "prefill_attention": ATTENTION,
-    "q4_1_mlp_block": Matrix(
-        ("huge", "denormal", "nan"),
-        "it squares, as add_rmsnorm; denormals show in residual_out, as y underflows to 0; Inf as for linear",
-        {"residual_out": "elementwise"},
-    ),
+    "sliding_decode_attention": ATTENTION,
+    "sliding_prefill_attention": ATTENTION,
     "q4_1_attention_block": Matrix(
         ("denormal", "nan"), "as attention; denormals show in residual_out", {"residual_out": "elementwise"}
     ),
 }
+OF_ANY_WEIGHTS = {"_linear": LINEAR, "_gate_up_silu": GATED, "_gate_up_gelu": GATED, "_mlp_block": MLP}
+"""By the end of the op's name: weights of every kind are multiplied out to the same numbers."""
 DEFAULT = Matrix(("denormal", "nan"), "nothing is known of how far its arithmetic reaches")
 
 
 def matrix_of(op_type: str) -> Matrix:
     """Return the matrix of `op_type`; the default one where none is stated."""
+    for ending, matrix in OF_ANY_WEIGHTS.items():
+        if op_type.endswith(ending):
+            return matrix
     return MATRICES.get(op_type, DEFAULT)

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kernelwright.agent.pictures import VARIABLES, draw_attempts, draw_kl, draw_pairs, draw_pictures, draw_roofline
+from kernelwright.agent.pictures import draw_attempts, draw_kl, draw_pairs, draw_pictures, draw_roofline
+from kernelwright.profiles.drawing import VARIABLES
 
 FIXTURE = Path(__file__).resolve().parents[1] / "data" / "report.json"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -247,6 +248,18 @@ def test_a_client_that_leaves_takes_its_request_along(served: Served) -> None:
         served.http.post("/v1/completions", json=body, timeout=0.3)
     wait_for(lambda: len(served.engine.aborted) == 2)
     assert len(served.engine.submitted) == 2
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_ours(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    host, port = served.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as half:
+        half.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 500\r\n\r\n{")
+        time.sleep(0.2)
+    wait_for(lambda: served.http.get("/health").status_code == 200)
+    time.sleep(0.2)
+    assert "Exception in ASGI application" not in caplog.text
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -12,17 +12,14 @@ import numpy as np
 import pytest
 
 from kernelwright.engine.client import EngineClient, EngineFailed, ScoreRow
-from kernelwright.engine.gate import judge_rest, judge_speed, run_gate
-from kernelwright.engine.gate_fidelity import rule
-from kernelwright.engine.gate_generate import (
-    Generation,
-    GenerationCheck,
-    compare_generations,
-    describe,
-    find_alarms,
-    first_divergence,
-)
+from kernelwright.engine.gate import run_gate
+from kernelwright.engine.gate_collapse import Generation, describe, find_alarms, find_set_alarms
+from kernelwright.engine.gate_generate import GenerationCheck, compare_generations, first_divergence
+from kernelwright.engine.gate_hidden import judge_hidden, measure_hidden
+from kernelwright.engine.gate_judge import judge_rest, judge_speed
+from kernelwright.engine.gate_limits import rule
 from kernelwright.engine.gate_liveness import LiveKernel, count_hits
+from kernelwright.engine.gate_modes import ModeDrift, compare_modes, judge_modes, measure_modes, mode_runs, null_of
 from kernelwright.engine.gate_score import Scores
 from kernelwright.engine.gate_speed import EngineComparison, Timings, time_launch
 from kernelwright.engine.gate_texts import KINDS, Library, plan_batched, plan_decode, plan_prefill
@@ -45,29 +42,38 @@ def library() -> Library:
 
 def test_plans_reach_their_tokens_with_all_kinds_of_text(library: Library) -> None:
     decode, batched = list(plan_decode(library, 1024, 2047)), list(plan_batched(library, 4096, 2047))
-    prefill = list(plan_prefill(library, 4096, 2047))
-    assert [sum(run.rows for run in runs) for runs in (decode, batched, prefill)] == [1025, 4096, 4096]
-    assert {run.sequences[0].document.split("-")[0] for run in decode} == set(KINDS)
+    prefill = list(plan_prefill(library, 16384, 2047))
+    for runs, least in ((decode, 1024), (batched, 4096), (prefill, 16384)):
+        assert least <= sum(run.rows for run in runs) < 1.2 * least
+        assert {s.document.split("@")[0] for run in runs for s in run.sequences} == set(KINDS)
     assert all(len(run.sequences) == 8 for run in batched) and all(len(run.sequences) == 1 for run in prefill)
     assert {len(run.sequences[0].prompt) % 16 for run in prefill} > {0, 1, 15}
-    assert sum(run.rows for run in plan_prefill(library, 16384, 2047)) >= 16384
+
+
+def test_decode_is_forced_at_short_and_at_the_longest_contexts(library: Library) -> None:
+    for runs in (list(plan_decode(library, 1024, 2047)), list(plan_batched(library, 4096, 2047))):
+        positions = [p for run in runs for s in run.sequences for p in range(len(s.prompt), len(s.prompt + s.forced))]
+        assert min(positions) == 16 and max(positions) == 2046
+        assert sum(position >= 1000 for position in positions) >= 100
+
+
+def test_batches_of_every_size_from_eight_to_one_are_forced(library: Library) -> None:
+    lengths = [sorted(len(s.forced) for s in run.sequences) for run in plan_batched(library, 4096, 2047)]
+    assert any(len(set(forced)) == 8 for forced in lengths) and [128] * 8 in lengths
 
 
 def test_nothing_planned_is_longer_than_the_model_takes(library: Library) -> None:
     for longest in (200, 400):
         plans = [plan(library, 4096, longest) for plan in (plan_decode, plan_batched, plan_prefill)]
-        for run in (run for plan in plans for run in plan):
+        for run in (*(run for plan in plans for run in plan), *mode_runs(library, longest)):
             assert all(len(sequence.prompt) + len(sequence.forced) <= longest for sequence in run.sequences)
 
 
-def test_phases_share_beginnings_so_that_there_is_a_null(library: Library) -> None:
-    alone = next(iter(plan_decode(library, 1024, 2047))).sequences[0]
-    together = next(iter(plan_batched(library, 4096, 2047))).sequences[0]
-    whole = next(iter(plan_prefill(library, 4096, 2047))).sequences[0]
-    assert alone.document == together.document == whole.document
-    assert (alone.prompt + alone.forced)[:144] == (together.prompt + together.forced)[:144] == whole.prompt[:144]
-    assert alone.after(15) == alone.forced[0] and alone.after(16) == alone.forced[1]
-    assert whole.after(len(whole.prompt) - 1) is None and whole.after(0) == whole.prompt[1]
+def test_a_window_knows_what_follows_each_token(library: Library) -> None:
+    window = library.window("code", 5, 16, 4)
+    assert window.prompt + window.forced == tuple(library.stream("code")[5:25])
+    assert window.after(0) == window.prompt[1] and window.after(15) == window.forced[0]
+    assert window.after(16) == window.forced[1] and window.after(19) is None
 
 
 class Noisy:
@@ -76,13 +82,18 @@ class Noisy:
     def __init__(self, noise: float = 1e-6, damage: Callable[[int, np.ndarray], np.ndarray] | None = None) -> None:
         self.noise, self.damage, self.rows = noise, damage, 0
 
-    def score(self, sequences: Sequence[Any], phase: Any) -> Iterator[ScoreRow]:
+    def score(
+        self, sequences: Sequence[Any], phase: Any, what: str = "logits", chunk: Any = None
+    ) -> Iterator[ScoreRow]:
         for number, (prompt, forced) in enumerate(sequences):
             tokens = prompt if phase == "prefill" else (*prompt, *forced)
             for position in range(0 if phase == "prefill" else len(prompt), len(tokens)):
                 seed = hash(tuple(tokens[: position + 1])) % 2**32
                 clean = np.random.default_rng(seed).standard_normal(300) * 3
-                wiggle = np.random.default_rng([seed, len(sequences), len(phase)]).standard_normal(300) * self.noise
+                wiggle = (
+                    np.random.default_rng([seed, len(sequences), len(phase), chunk or 0]).standard_normal(300)
+                    * self.noise
+                )
                 logits = (clean + wiggle).astype(np.float32)
                 self.rows += 1
                 yield ScoreRow(number, position, self.damage(self.rows, logits) if self.damage else logits)
@@ -95,20 +106,64 @@ def scores(library: Library, incumbent: Noisy, patched: Noisy) -> Scores:
     return found
 
 
-def test_the_same_engine_passes_and_its_null_is_measured(library: Library) -> None:
-    phases = scores(library, Noisy(), Noisy()).fidelity()
+def test_the_same_engine_passes_beside_its_null(library: Library) -> None:
+    calm = measure_modes(list(mode_runs(library, 500)), Noisy())
+    null = {phase: null_of(phase, calm) for phase in ("decode", "decode_batch8", "prefill")}
+    phases = scores(library, Noisy(), Noisy()).fidelity(null)
     assert [phase.phase for phase in phases] == ["decode", "decode_batch8", "prefill"]
     for phase in phases:
-        assert phase.mean_kld == 0.0 and phase.top1 == 1.0 and rule(phase).state == "pass"
-        assert phase.null_tokens >= 20 and 1e-14 < phase.null_kld < 1e-10
+        assert phase.mean_kld == 0.0 and phase.top1 == phase.identical == 1.0 and rule(phase).state == "pass"
+        assert phase.null_tokens >= 256 and 1e-14 < phase.null_kld < 1e-10
 
 
 def test_one_wrong_row_among_hundreds_is_refused(library: Library) -> None:
     def wrong_once(row: int, logits: np.ndarray) -> np.ndarray:
         return logits[::-1].copy() if row == 700 else logits
 
-    states = {phase.phase: rule(phase).state for phase in scores(library, Noisy(), Noisy(damage=wrong_once)).fidelity()}
-    assert states == {"decode": "pass", "decode_batch8": "refuse", "prefill": "pass"}
+    found = scores(library, Noisy(), Noisy(damage=wrong_once)).fidelity({})
+    assert {phase.phase: rule(phase).state for phase in found} == {
+        "decode": "pass", "decode_batch8": "refuse", "prefill": "pass",
+    }  # fmt: skip
+
+
+class Moody(Noisy):
+    """Answers the same question differently each time."""
+
+    def score(
+        self, sequences: Sequence[Any], phase: Any, what: str = "logits", chunk: Any = None
+    ) -> Iterator[ScoreRow]:
+        self.calls = getattr(self, "calls", 0) + 1
+        for row in super().score(sequences, phase, what, chunk):
+            mood = np.random.default_rng([self.calls, row.position]).standard_normal(300) * self.mood
+            yield ScoreRow(row.sequence, row.position, (row.logits + mood).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("noise", "mood", "states"),
+    [
+        (1e-6, 0.0, []),
+        (1e-2, 0.0, ["refuse"] * 4),  # depends on who else is in the batch, on chunks, on the phase
+        (1e-6, 1e-5, ["review"]),  # not the same twice, though as near as rounding
+        (1e-6, 1e-2, ["refuse"] * 5),
+    ],
+)
+def test_an_engine_less_invariant_than_the_incumbent_is_told(
+    library: Library, noise: float, mood: float, states: list[str]
+) -> None:
+    runs, patched = list(mode_runs(library, 500)), Moody(noise)
+    patched.mood = mood
+    modes = compare_modes(measure_modes(runs, Noisy()), measure_modes(runs, patched))
+    assert [mode.mode for mode in modes] == ["together", "neighbours", "prefill", "chunked", "again"]
+    assert modes[-1].incumbent_identical == 1.0 and modes[0].tokens == 128 and modes[-1].tokens == 384
+    assert [state for state, _ in judge_modes(modes)] == states
+
+
+def test_a_mode_that_gives_no_numbers_is_refused() -> None:
+    broken = ModeDrift(
+        mode="again", tokens=8, incumbent_kld=0, patched_kld=float("nan"), incumbent_max=0, patched_max=0,
+        incumbent_identical=1, patched_identical=0,
+    )  # fmt: skip
+    assert judge_modes([broken])[0][0] == "refuse"
 
 
 class Shirking(Noisy):
@@ -116,8 +171,10 @@ class Shirking(Noisy):
         super().__init__()
         self.kind = kind
 
-    def score(self, sequences: Sequence[Any], phase: Any) -> Iterator[ScoreRow]:
-        rows = list(super().score(sequences, phase))
+    def score(
+        self, sequences: Sequence[Any], phase: Any, what: str = "logits", chunk: Any = None
+    ) -> Iterator[ScoreRow]:
+        rows = list(super().score(sequences, phase, what, chunk))
         if self.kind == "leaves one out":
             return iter(rows[:-1])
         if self.kind == "says one twice":
@@ -176,6 +233,8 @@ def generation(**more: Any) -> Generation:
         (generation(repeated_4grams=0.8), 1),
         (generation(replacement_characters=9), 1),
         (generation(finish="stop"), 1),
+        (generation(compression=3.0), 1),
+        (generation(odd_characters=4), 1),
     ],
 )
 def test_collapse_is_seen_against_the_incumbent(patched: Generation, alarms: int) -> None:
@@ -183,10 +242,20 @@ def test_collapse_is_seen_against_the_incumbent(patched: Generation, alarms: int
     assert find_alarms(patched, patched, same_text=True) == []  # an incumbent that does the same is no news
 
 
+@pytest.mark.parametrize(
+    ("change", "alarms"),
+    [({}, 0), ({"vocabulary": 20}, 1), ({"vocabulary": 90}, 0), ({"tokens": 40}, 1), ({"repeated_4grams": 0.3}, 1)],
+)
+def test_all_answers_together_are_compared(change: dict[str, Any], alarms: int) -> None:
+    before = [generation(vocabulary=30)] * 8
+    assert len(find_set_alarms(before, [generation(**{"vocabulary": 30, **change})] * 8)) == alarms
+
+
 def test_generations_are_described() -> None:
-    assert describe([7] * 20, "\ufffd", "stop").model_dump() == {
-        "tokens": 20, "finish": "stop", "longest_run": 20, "repeated_4grams": 1 - 1 / 17, "replacement_characters": 1,
-    }  # fmt: skip
+    seen = describe([7] * 20, "aaaa\x07\ufffd" * 40, "stop")
+    assert (seen.tokens, seen.finish, seen.longest_run, seen.vocabulary) == (20, "stop", 20, 1)
+    assert seen.repeated_4grams == 1 - 1 / 17 and seen.replacement_characters == seen.odd_characters == 40
+    assert seen.compression > 10
     assert first_divergence([1, 2, 3], [1, 2, 3]) is None
     assert first_divergence([1, 2, 3], [1, 9, 3]) == 1 and first_divergence([1, 2], [1, 2, 3]) == 2
 
@@ -202,6 +271,44 @@ def test_a_pack_that_does_nothing_and_a_weak_cage_are_no_pass() -> None:
     assert judge_rest([live, idle], calm_generation(), "L3") == []
     assert judge_rest([idle], calm_generation(), "L3")[0][0] == "refuse"
     assert judge_rest([live], calm_generation(), "L1")[0][0] == "review"
+
+
+def test_a_prefix_cache_that_changes_answers_is_no_pass() -> None:
+    live = [LiveKernel(definition="d", candidate="c", state="live", hits=3)]
+    for drift, states in (((1e-5, 2e-5), []), ((1e-5, 2e-2), ["review"]), ((1e-2, 2e-2), [])):
+        check = calm_generation().model_copy(update={"cached_drift": drift})
+        assert [state for state, _ in judge_rest(live, check, "L3")] == states
+
+
+class Layered:
+    """Hidden states of four layers; from layer `wrong_from` on they are off by `error`."""
+
+    def __init__(self, error: float = 0.0, wrong_from: int = 2) -> None:
+        self.error, self.wrong_from = error, wrong_from
+
+    def score(
+        self, sequences: Sequence[Any], phase: Any, what: str = "logits", chunk: Any = None
+    ) -> Iterator[ScoreRow]:
+        assert what == "hidden"
+        for number, (prompt, forced) in enumerate(sequences):
+            tokens = prompt if phase == "prefill" else (*prompt, *forced)
+            for position in range(0 if phase == "prefill" else len(prompt), len(tokens)):
+                seed = hash(tuple(tokens[: position + 1])) % 2**32
+                states = np.random.default_rng(seed).standard_normal((4, 32))
+                states *= 1 + 1e-6 * np.random.default_rng([seed, len(sequences)]).standard_normal((4, 32))
+                states[self.wrong_from :] *= 1 + self.error * np.random.default_rng(seed + 1).standard_normal((1, 32))
+                yield ScoreRow(number, position, states.astype(np.float32).ravel())
+
+
+@pytest.mark.parametrize(
+    ("error", "state"), [(0.0, None), (3e-5, "review"), (4e-3, "refuse"), (float("nan"), "refuse")]
+)
+def test_the_layer_where_states_part_is_named(library: Library, error: float, state: str | None) -> None:
+    hidden = measure_hidden(library, Layered(), Layered(error), 4, 500)
+    found = judge_hidden(hidden)
+    assert max(hidden.null) < 1e-5 and [state for state, _ in found] == [state] * 2 if state else found == []
+    if state and error == error:
+        assert all("from layer 2 on" in reason for _, reason in found) and hidden.decode[1] < 1e-5 < hidden.decode[2]
 
 
 def test_hits_are_those_of_the_scoring_run() -> None:
@@ -260,8 +367,10 @@ def test_generations_of_two_engines_over_http() -> None:
         good, bad = serve(stack, says=lambda prompt: [*b"Paris is a city on the Seine."]), serve(stack, says=broken)
         same = compare_generations(good.client, good.client)
         check = compare_generations(good.client, bad.client)
-    assert same.identical == same.prompts == 8 and not same.alarms
-    assert check.identical == 0 and len(check.alarms) >= 8 and "48 times in a row" in check.alarms[0]
+    assert same.identical == same.prompts == 16 and not same.alarms and same.drawn_identical == same.drawn
+    assert same.cached_drift == (0.0, 0.0)
+    assert check.identical == 0 and len(check.alarms) >= 16 and "64 times in a row" in check.alarms[0]
+    assert any("all answers together: vocabulary" in alarm for alarm in check.alarms)
 
 
 RIGHT_AT_FIRST = """

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernelwright.engine import gate_fidelity
-from kernelwright.engine.gate_fidelity import Row, compare_row, rule, summarise
+from kernelwright.engine.gate_fidelity import PhaseFidelity, summarise
+from kernelwright.engine.gate_limits import FP32, HALF, Limits, rule
+from kernelwright.engine.gate_row import Row, compare_row
 
 VOCAB = 2000
 
@@ -150,14 +152,67 @@ def test_a_tie_may_fall_either_way_once_and_nothing_else_may() -> None:
     assert rule(summarise("decode", [*calm, row(False, 5e-4), row(False, 5e-4)])).state == "review"
 
 
-def test_controls_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With its limits switched off the gate lets planted damage through: the limits are what stops it."""
+def test_an_error_that_begins_at_some_length_is_found_among_thousands_of_good_rows() -> None:
+    base = stream(11, 4000)
+    noise = np.random.default_rng(12).standard_normal(base.shape) * 2e-5
+    noise[3950:] *= 60  # the last fifty positions of one document
+    new = (base.astype(np.float64) + noise).astype(np.float32)
+    fidelity = summarise("decode", compared(base, new, documents=1))
+    assert [r.low for r in fidelity.by_position] == [0, 32, 64, 128, 256, 512, 1024, 2048]
+    assert sum(r.tokens for r in fidelity.by_position) == 4000 and fidelity.kld_slope > 0
+    assert any("positions 2048 to 4095" in reason for reason in rule(fidelity).reasons), rule(fidelity).reasons
+
+
+def test_synchronised_draws_agree_for_rounding_and_not_for_another_model() -> None:
+    base, other = stream(13, 300), stream(14, 300)
+    near = (base.astype(np.float64) + np.random.default_rng(5).standard_normal(base.shape) * 2e-5).astype(np.float32)
+    mixed = (base + np.random.default_rng(6).standard_normal(base.shape) * 0.5).astype(np.float32)
+    shares = [summarise("decode", compared(base, new)).synchronised_draws for new in (base, near, mixed, other)]
+    assert shares[0] == 1.0 and shares[1] > 0.995 and shares[2] < 0.95 and shares[3] < 0.1
+
+
+def test_draws_follow_the_distribution() -> None:
+    """The shared noise is Gumbel's: drawn often enough, tokens come as their probabilities say."""
+    logits = np.log(np.array([0.5, 0.3, 0.15, 0.05], dtype=np.float32))
+    from kernelwright.engine.gate_row import _noise
+
+    draws = np.array([np.argmax(logits + _noise(4)[i : i + 4]) for i in range(0, 60_000, 4)])
+    assert np.allclose(np.bincount(draws, minlength=4) / len(draws), [0.5, 0.3, 0.15, 0.05], atol=0.015)
+
+
+CALM = summarise("decode", [row(True, 0.5)] * 4000)
+BEYOND = [
+    ({"mean_kld": 5e-8}, "review"), ({"mean_kld": 5e-6}, "refuse"),
+    ({"p999_kld": 5e-6}, "review"), ({"p999_kld": 5e-4}, "refuse"),
+    ({"max_kld": 5e-5}, "review"), ({"max_kld": 5e-3}, "refuse"),
+    ({"last_quarter_kld": 5e-8}, "review"),
+    ({"mismatches": 1, "mismatches_beyond_ties": 1, "largest_mismatch_margin": 0.01}, "refuse"),
+    ({"mismatches": 2, "top1": 0.9995}, "review"),
+    ({"synchronised_draws": 0.99}, "refuse"),
+    ({"rms_delta_p": 5e-4}, "review"), ({"rms_delta_p": 5e-3}, "refuse"),
+    ({"ln_ppl_ratio": 1e-3, "ln_ppl_interval": (5e-4, 2e-3), "documents": 9}, "review"),
+    ({"mean_entropy": (2.0, 2.01)}, "review"),
+    ({"non_finite": 1}, "refuse"),
+    ({"by_position": ({"low": 1024, "high": 2048, "tokens": 99, "mean_kld": 5e-6, "max_kld": 5e-6},)}, "refuse"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "state"), BEYOND)
+def test_each_limit_decides_alone_and_lets_it_through_when_it_is_off(change: dict[str, Any], state: str) -> None:
+    fidelity = PhaseFidelity.model_validate(CALM.model_dump() | change)
+    off = Limits((1, 1), (1, 1), (1, 1), 4.0, (0, 0), (1, 1), (1, 1), 0.0, 1.0)
+    assert rule(CALM).state == "pass" and rule(fidelity).state == state and len(rule(fidelity).reasons) == 1
+    if not {"non_finite", "mismatches_beyond_ties"} & set(change):  # those are counted: no limit switches them off
+        assert rule(fidelity, off).state == "pass"
+
+
+def test_what_half_precision_may_do_float32_may_not() -> None:
     base = stream(6, 400)
-    fidelity = summarise("decode", compared(base, biased_logits(base)))
-    for name in ("PASS_KLD", "REVIEW_KLD", "PASS_P999_KLD", "PASS_MAX_KLD", "TIE_MARGIN"):
-        monkeypatch.setattr(gate_fidelity, name, 1e9)
-    switched_off = summarise("decode", compared(base, biased_logits(base)))
-    assert rule(switched_off).state == "pass" and fidelity.mean_kld > 1e-6
+    rounded = (base.astype(np.float64) + np.random.default_rng(8).standard_normal(base.shape) * 5e-3).astype(np.float32)
+    fidelity = summarise("decode", compared(base, rounded), tie_margin=HALF.margin[0])
+    assert rule(fidelity, HALF).state == "pass" and rule(fidelity, FP32).state == "refuse"
+    coarse = (base.astype(np.float64) + np.random.default_rng(8).standard_normal(base.shape) * 0.1).astype(np.float32)
+    assert rule(summarise("decode", compared(base, coarse), tie_margin=HALF.margin[0]), HALF).state == "refuse"
 
 
 def test_nothing_compared_is_an_error_not_a_pass() -> None:

@@ -14,9 +14,10 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, quants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kernelwright.engine.config import read_config
+from kernelwright.engine.checkpoint import open_checkpoint
+from kernelwright.engine.decoder import DecoderWeights
 from kernelwright.engine.gguf import KINDS, Weight, dequantize, read_gguf, read_metadata, unpermute
-from kernelwright.engine.llama import LlamaWeights
+from kernelwright.engine.gguf_config import read_config
 from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.score import ForcedSequence
 from kernelwright.kernels.ops.weights import QUANTISED
@@ -168,6 +169,8 @@ def test_a_flipped_byte_is_refused_or_harmless(tiny_model: Path, tmp_path: Path,
     [
         ({"llama.rope.scaling.type": "linear"}, "RoPE scaling"),
         ({"llama.rope.scaling.factor": 2.0}, "RoPE scaling"),
+        ({"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 2.0}, "RoPE scaling"),
+        ({"llama.attention.sliding_window": 16}, "unknown hyper-parameters attention.sliding_window"),
         ({"llama.expert_count": 8}, "unknown hyper-parameters expert_count"),
         ({"llama.rope.dimension_count": 16}, "rope.dimension_count is 16"),
         ({"llama.attention.head_count_kv": 3}, "impossible attention shape"),
@@ -176,9 +179,9 @@ def test_a_flipped_byte_is_refused_or_harmless(tiny_model: Path, tmp_path: Path,
         ({"llama.block_count": 1}, "has unknown tensors: blk.1"),
         ({"llama.block_count": 2**31 - 1}, "claims 2147483647 layers and holds"),
         ({"llama.feed_forward_length": 128}, "wrongly shaped tensors"),
-        ({"tokenizer.ggml.pre": "qwen2"}, "unknown pre-tokenizer 'qwen2'.*gpt-2, smollm, llama-bpe"),
+        ({"tokenizer.ggml.pre": "falcon"}, "unknown pre-tokenizer 'falcon'.*gpt-2, smollm, llama-bpe"),
         ({"tokenizer.ggml.pre": None}, "unknown pre-tokenizer None"),
-        ({"tokenizer.ggml.model": "llama"}, "unknown tokenizer model"),
+        ({"tokenizer.ggml.model": "bert"}, "unknown tokenizer model"),
         ({"tokenizer.ggml.merges": ["q9 zz"]}, "merges do not fit"),
     ],
 )
@@ -209,8 +212,8 @@ def test_an_unread_tensor_type_is_refused(tmp_path: Path) -> None:
 
 def test_a_tied_head_is_the_embedding(tiny_model: Path) -> None:
     file = read_gguf(tiny_model)
-    config = read_config(tiny_model, file.metadata, 300)
-    weights = LlamaWeights(file, config, 16)
+    weights = DecoderWeights(open_checkpoint(tiny_model), 16)
+    config = weights.config
     assert "output.weight" not in file.tensors
     assert weights.definitions(config.num_layers)["head"].name == "q8_0_linear_n300_k64"
     assert torch.equal(weights.slot(config.num_layers, "head")["w"], file.tensors["token_embd.weight"].data)

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from kernelwright.engine import llama
+from kernelwright.engine import decoder
 from kernelwright.engine.gguf import dequantize, read_gguf
 from kernelwright.engine.llm import LLMEngine
 from kernelwright.engine.score import ForcedSequence
@@ -65,7 +65,7 @@ def test_logits_equal_an_independent_llama(
 
 
 def test_the_comparison_sees_a_missing_unpermutation(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llama, "unpermute", lambda weight, heads: weight)
+    monkeypatch.setattr(decoder, "unpermute", lambda weight, heads: weight)
     engine = LLMEngine(tiny_model, num_pages=8)
     found = torch.stack([logits for _, _, logits in engine.score([ForcedSequence(tuple(TOKENS))], "prefill")])
     expected = independent_logits(tiny_model, TOKENS)
@@ -74,7 +74,7 @@ def test_the_comparison_sees_a_missing_unpermutation(tiny_model: Path, monkeypat
 
 def test_slots_take_their_inputs_in_the_order_the_forward_pass_gives_them(tiny_model: Path) -> None:
     engine = LLMEngine(tiny_model, num_pages=8)
-    source = inspect.getsource(llama.forward)
+    source = inspect.getsource(decoder.forward)
     short = {"positions": "positions", "slot_mapping": "slots", "k_cache": "k", "v_cache": "v"}
     attention = {"block_table", "context_lens", "query_start"}
     for slot, definition in engine.dispatch.weights.definitions(0).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -277,3 +278,16 @@ def test_the_real_model_knows_the_capital_of_france(smollm2: Path) -> None:
     outputs = drain(engine)["a"]
     assert outputs[-1].finish_reason == "stop"
     assert "Paris" in engine.tokenizer.decode([i for i in ids(outputs) if i is not None])
+
+
+def test_hidden_states_lead_to_the_logits_whatever_the_chunks(engine: LLMEngine) -> None:
+    tokens = tuple(range(3, 90))
+    whole = [row.clone() for *_, row in engine.score([ForcedSequence(tokens)], "prefill", "hidden")]
+    pieces = [row.clone() for *_, row in engine.score([ForcedSequence(tokens)], "prefill", "hidden", 13)]
+    decoded = [row.clone() for *_, row in engine.score([ForcedSequence(tokens[:80], tokens[80:])], "decode", "hidden")]
+    shape = (engine.config.num_layers, engine.config.hidden)
+    assert len(whole) == len(tokens) and whole[0].numel() == shape[0] * shape[1]
+    torch.testing.assert_close(torch.stack(whole), torch.stack(pieces), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.stack(whole[80:]), torch.stack(decoded), rtol=1e-4, atol=1e-5)
+    layers = whole[-1].view(shape)
+    assert all((a - b).abs().max() > 1e-3 for a, b in pairwise(layers)), "each layer adds something"

@@ -198,3 +198,36 @@ def test_rows_come_in_bursts_so_that_work_and_sending_take_turns() -> None:
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 6), (4, 6), (5, 6), (6, 7)]
     made.clear()
     assert [(position, len(made)) for _, position, _ in in_bursts(rows(), seconds=0)] == [(i, i + 1) for i in range(7)]
+
+
+def test_a_kernel_is_switched_between_steps_and_never_in_the_middle_of_a_score() -> None:
+    engine = ScriptedEngine()
+    on = {"definition": "add_rmsnorm_h8", "enabled": True}
+    with running(engine) as other:
+        other.send(wire.Ask("q", "switch_kernel", on))
+        told, answer = other.receive(), other.receive()
+        assert isinstance(told, wire.Step) and isinstance(answer, wire.Answer)
+        assert answer.value["recomputed_requests"] == 0 and answer.value["kernels"][0]["state"] == "live"
+        other.send(wire.Score("s", [wire.ForcedSequence([1] * 50)], "prefill", credit=1))
+        assert isinstance(other.receive(), wire.Row)
+        other.send(wire.Ask("q", "switch_kernel", on), wire.Ask("q", "switch_kernel", on | {"definition": "rope"}))
+        statuses = [answer.status for answer in (other.receive(), other.receive()) if isinstance(answer, wire.Answer)]
+    assert statuses == [409, 404] and engine.switched == [("add_rmsnorm_h8", True)]
+
+
+def test_a_retried_answer_is_one_text() -> None:
+    engine = ScriptedEngine(says=lambda prompt: [1, 2, *[5] * 20], says_again=lambda prompt: [1, 2, 3, 4, END])
+    heard: list[str] = []
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    loop = EngineLoop(engine, wire.EngineEnd(ours), Guard(max_repeats=4, action="retry"), say=heard.append)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    other = Other(theirs)
+    other.send(wire.Submit("a", [1], GREEDY))
+    tokens = other.tokens()
+    theirs.close()
+    thread.join(timeout=10)
+    ours.close()
+    assert [token.token for token in tokens] == [1, 2, 3, 4, END] and tokens[-1].finish == "stop"
+    assert engine.retried == [("a", 2)] and loop.guard.retries == {"mended": 1} and len(heard) == 2
+    assert loop.guard.num_watched == 0

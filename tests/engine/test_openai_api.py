@@ -97,7 +97,7 @@ def test_a_score_needs_sequences_and_a_phase() -> None:
 def test_errors_have_openais_form() -> None:
     assert error_body("gone", 404, "model", "model_not_found")["error"] == {
         "message": "gone",
-        "type": "not_found_error",
+        "type": "invalid_request_error",
         "param": "model",
         "code": "model_not_found",
     }

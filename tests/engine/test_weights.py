@@ -40,7 +40,7 @@ def test_a_named_file_wins(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_named_file_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERNELWRIGHT_MODEL", str(tmp_path / "none.gguf"))
-    with pytest.raises(BrokenInput, match="KERNELWRIGHT_MODEL names no file"):
+    with pytest.raises(BrokenInput, match="KERNELWRIGHT_MODEL names no file or folder"):
         find_default_model()
 
 

@@ -32,6 +32,15 @@ SMALL: dict[str, dict[str, int]] = {
     "rope_cache": {"q": 6, "kv": 2, "d": 32},
     "decode_attention": {"q": 6, "kv": 2, "d": 32},
     "prefill_attention": {"q": 6, "kv": 2, "d": 32},
+    "rmsnorm": {"h": 96},
+    "q4_1_linear_bias": {"n": 42, "k": 96},
+    "q8_0_linear_bias": {"n": 35, "k": 64},
+    "f32_linear_bias": {"n": 7, "k": 32},
+    "q4_1_gate_up_gelu": {"f": 28, "h": 64},
+    "f32_gate_up_gelu": {"f": 28, "h": 64},
+    "norm_rope_cache": {"q": 6, "kv": 2, "d": 32},
+    "sliding_decode_attention": {"q": 6, "kv": 2, "d": 32, "w": 21},
+    "sliding_prefill_attention": {"q": 6, "kv": 2, "d": 32, "w": 21},
     "q4_1_mlp_block": {"f": 64, "h": 96},
     "q4_0_mlp_block": {"f": 96, "h": 64},
     "q8_0_mlp_block": {"f": 64, "h": 96},
@@ -49,7 +58,7 @@ def small(op_type: str) -> Definition:
 
 
 def draw_inputs(definition: Definition, tokens: int, distribution: str, seed: int = 0) -> Inputs:
-    batch = min(tokens, 3) if definition.op_type == "prefill_attention" else tokens
+    batch = min(tokens, 3) if definition.op_type.endswith("prefill_attention") else tokens
     axes = {"T": tokens, "B": batch, "B1": batch + 1, "MB": 5, "PAGES": 5 * batch, "P": 96}
     return op_of(definition).generate(definition, axes, torch.Generator().manual_seed(seed), distribution)
 

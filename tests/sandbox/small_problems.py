@@ -23,7 +23,7 @@ def pose_small(op_type: str, policy: PrecisionPolicy | None = None) -> Problem:
     definition = small(op_type)
     op = op_of(definition)
     contract = op.contract(definition)
-    sizes = {"T": 4, "B": 2 if op_type == "prefill_attention" else 4, "MB": 5, "PAGES": 20, "P": 96}
+    sizes = {"T": 4, "B": 2 if op_type.endswith("prefill_attention") else 4, "MB": 5, "PAGES": 20, "P": 96}
     return Problem(
         target=None,
         definition=definition,

@@ -13,10 +13,11 @@ from typing import Any
 
 from kernelwright.agent import events
 from kernelwright.agent.ledger import Ledger
-from kernelwright.engine.gate import GateResult
-from kernelwright.engine.gate_fidelity import PhaseFidelity, rule
+from kernelwright.engine.gate_fidelity import PhaseFidelity
 from kernelwright.engine.gate_generate import GenerationCheck
+from kernelwright.engine.gate_limits import rule
 from kernelwright.engine.gate_liveness import LiveKernel
+from kernelwright.engine.gate_result import GateResult
 from kernelwright.engine.gate_speed import EngineComparison
 from kernelwright.kernels.candidate import Candidate, SourceFile
 from kernelwright.profiles.digest import digest_of

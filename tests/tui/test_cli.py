@@ -76,7 +76,16 @@ def test_doctor_names_what_is_missing_and_how_to_get_it(
 
 
 @pytest.mark.parametrize(
-    "option", ["--max-num-seqs 0", "--request-timeout 0", "--guard-repeats 0", "--port 99999", "--threads 0"]
+    "option",
+    [
+        "--max-num-seqs 0",
+        "--request-timeout 0",
+        "--guard-repeats 0",
+        "--port 99999",
+        "--threads 0",
+        "--shadow 2",
+        "--kv-pages 0",
+    ],
 )
 def test_serve_refuses_what_is_out_of_range_before_it_looks_for_a_model(
     option: str, capsys: pytest.CaptureFixture[str]

@@ -17,7 +17,7 @@ from kernelwright.profiles.errors import WrongUse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, help="GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
+    parser.add_argument("--model", type=Path, help="GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--minutes", type=float, default=15.0, help="wall time of the session (default 15)")
     parser.add_argument("--attempts", type=int, default=500, help="candidates judged at most")
     parser.add_argument("--tokens", type=int, help="tokens the model may write at most (default 16 a minute)")

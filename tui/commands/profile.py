@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="OUT", help="write one HTML file with pictures")
     parser.add_argument("--csv", type=Path, metavar="OUT", help="write one row per kernel")
     parser.add_argument("--markdown", type=Path, metavar="OUT", help="write the tables")
-    parser.add_argument("--model", type=Path, help="GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
+    parser.add_argument("--model", type=Path, help="GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--mix", default="chat", help="request mix: a shipped name or a JSON file (default: chat)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, help="write the profile here as JSON (for `targets`)")

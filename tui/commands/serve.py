@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, help="GGUF file (default: SmolLM2-135M-Instruct, fetched once)")
+    parser.add_argument("--model", type=Path, help="GGUF file or Hugging Face folder (default: SmolLM2-135M-Instruct)")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--uds", type=Path, help="serve on this unix socket instead of TCP")
@@ -24,13 +24,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-num-seqs", type=int, default=16, help="sequences decoded together")
     parser.add_argument("--max-model-len", type=int, help="context length (default: the model's)")
     parser.add_argument(
-        "--guard", choices=("observe", "stop"), default="observe",
-        help="what to do about a generation that collapses: count it, or also end it (default: observe)",
+        "--guard", choices=("observe", "stop", "retry"), default="observe",
+        help="what to do about a generation that collapses: count it, also end it, or have the incumbents decode it "
+        "again first (default: observe)",
     )  # fmt: skip
     parser.add_argument(
         "--guard-repeats", type=int, default=7, help="a token drawn more often in a row is a collapse (default: 7)"
     )
+    parser.add_argument(
+        "--shadow", type=float, metavar="RATE",
+        help="share of kernel calls that the reference computes, too; 0 switches it off (default: 0.0002)",
+    )  # fmt: skip
     parser.add_argument("--request-timeout", type=float, metavar="SECONDS", help="give an answer up after so long")
+    parser.add_argument("--kv-pages", type=int, metavar="N", help="pages of the KV cache, 16 tokens each")
     parser.add_argument("--no-prefix-cache", action="store_true", help="compute every prompt anew")
     parser.add_argument("--profile-dir", type=Path, help="where /start_profile writes traces")
     parser.add_argument("--served-model-name", help="name in /v1/models")
@@ -67,10 +73,13 @@ def _options(args: argparse.Namespace) -> ServeOptions:
         prefix_cache=not args.no_prefix_cache,
         guard_repeats=args.guard_repeats,
         guard_action=args.guard,
+        num_pages=args.kv_pages,
         profile_dir=args.profile_dir,
         served_name=args.served_model_name,
         api_key=args.api_key or os.environ.get("KERNELWRIGHT_API_KEY"),
     )
+    if args.shadow is not None:
+        options["shadow"] = args.shadow
     try:
         checked = ServeOptions.model_validate(options)
     except ValidationError as error:

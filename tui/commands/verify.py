@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, help="folder for verdict.json and the result file of the problem's format")
     parser.add_argument("--force", action="store_true", help="overwrite files in --out")
     parser.add_argument("--bundle", type=Path, help="write the verdict's evidence to this folder, or .tar.gz file")
-    parser.add_argument("--model", type=Path, help="GGUF file whose weights are used (default: SmolLM2-135M-Instruct)")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        help="whose weights are used (default: SmolLM2-135M-Instruct)",
+    )
     parser.add_argument("--phase", choices=("search", "confirm"), default="confirm")
     parser.add_argument("--cage", choices=("bubblewrap", "docker", "process"), default="bubblewrap")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))

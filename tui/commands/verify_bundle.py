@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bundle", type=Path, help="folder or .tar.gz of the evidence")
-    parser.add_argument("--model", type=Path, help="the GGUF file it was judged with; else other weights are drawn")
+    parser.add_argument("--model", type=Path, help="the model it was judged with; else other weights are drawn")
     parser.add_argument("--digest", help="SHA-256 that was published as the bundle's")
     parser.add_argument("--cage", choices=("bubblewrap", "process"), default="bubblewrap")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -54,17 +54,18 @@ def find_weights(bundle: Bundle, model: Path | None) -> list[dict[str, Any]] | N
 
     Raises BrokenInput when `model` is another file than the bundle names, or has no such slot.
     """
+    from kernelwright.engine.checkpoint import model_digest
     from kernelwright.engine.model_slots import ModelSlots
-    from kernelwright.engine.weights import cached_default_model, file_digest
+    from kernelwright.engine.weights import cached_default_model, is_model
 
     if not bundle.problem.contract.weights:
         return None
     path = model or (cached_default_model() if bundle.named.model else None)
     if path is None:
         return None
-    if not path.is_file():
-        raise BrokenInput(f"there is no model at {path}", "Give the GGUF file it was judged with, or leave --model out")
-    if bundle.named.model and file_digest(path) != bundle.named.model:
+    if not is_model(path):
+        raise BrokenInput(f"there is no model at {path}", "Give the model it was judged with, or leave --model out")
+    if bundle.named.model and model_digest(path) != bundle.named.model:
         if model is None:
             return None
         raise BrokenInput(

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kernelwright.engine.gate_fidelity import NULL_FACTOR, PASS_KLD, REVIEW_KLD, TOP1
+from kernelwright.engine.gate_limits import FP32
 from kernelwright.tui.palette import DIM, FAINT, GREEN, GROUND, RED, TEXT, YELLOW
 from kernelwright.tui.plots import bar
 from kernelwright.tui.view import Fidelity, GateView, SessionView, Speed
@@ -112,7 +112,7 @@ def _fidelity(fidelity: dict[str, Fidelity]) -> RenderableType:
 
 def kld_limit(record: Fidelity) -> float:
     """Return the mean KL divergence up to which the gate passes: max(1e-8, 4 × null)."""
-    return max(PASS_KLD, NULL_FACTOR * (record.null_kld or 0.0))
+    return max(FP32.mean_kld[0], FP32.null_factor * (record.null_kld or 0.0))
 
 
 def _kld_colour(record: Fidelity) -> str:
@@ -120,7 +120,7 @@ def _kld_colour(record: Fidelity) -> str:
         return DIM
     if record.mean_kld <= kld_limit(record):
         return GREEN
-    return RED if record.mean_kld > max(REVIEW_KLD, kld_limit(record)) else YELLOW
+    return RED if record.mean_kld > max(FP32.mean_kld[1], kld_limit(record)) else YELLOW
 
 
 def _top1_colour(record: Fidelity) -> str:
@@ -128,7 +128,7 @@ def _top1_colour(record: Fidelity) -> str:
         return DIM
     if record.mismatches_beyond_ties:
         return RED
-    return GREEN if record.top1 >= TOP1 else YELLOW
+    return GREEN if record.top1 >= FP32.top1[0] else YELLOW
 
 
 def _kernels(gate: GateView, width: int) -> RenderableType:
