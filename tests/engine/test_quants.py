@@ -101,6 +101,18 @@ def test_kernels_over_raw_blocks_say_the_same(
         assert not any(slot in ("qkv", "down", "head") for _, slot, digest in engine.dispatch._bound if not digest)
 
 
+@native
+def test_a_step_of_twelve_sequences_is_served_by_kernels(make_tiny_model: Make, tmp_path: Path, cache: Path) -> None:
+    tensors = draw_tensors("q4_k")
+    model = write_model(tmp_path / "raw.gguf", tensors, make_tiny_model)
+    engine = LLMEngine(model, build_kernels(model, cache, regions=False), num_pages=16)
+    floats = LLMEngine(write_model(tmp_path / "floats.gguf", as_floats(tensors), make_tiny_model), num_pages=16)
+    twelve = [ForcedSequence((first, 7), (TOKENS[first], 9)) for first in range(3, 15)]
+    found, expected = (torch.stack([row for *_, row in e.score(twelve, "decode")]) for e in (engine, floats))
+    assert 0 < distance(found, expected) < ROUNDING
+    assert all(state.incumbent_calls == 0 for state in engine.kernels() if state.candidate)
+
+
 def flip_nibble(rows: np.ndarray, kind: str) -> None:
     rows[7, QUANTISED[kind].block_bytes // 2] ^= 0x20
 
