@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from kernelwright.engine import llama
+from kernelwright.engine import decoder
 from kernelwright.engine.dispatch import LoadedKernel
 from kernelwright.engine.gguf import read_gguf
 from kernelwright.engine.llm import LLMEngine
@@ -145,7 +145,7 @@ def test_q_and_k_left_in_the_files_order_are_seen(
     model = write_model(tmp_path / "raw.gguf", tensors, make_tiny_model)
     expected = decode(LLMEngine(write_model(tmp_path / "floats.gguf", as_floats(tensors), make_tiny_model)))
     kernels = build_kernels(model, cache, regions=False)
-    monkeypatch.setattr(llama, "unpermute", lambda weight, heads: weight)
+    monkeypatch.setattr(decoder, "unpermute", lambda weight, heads: weight)
     assert distance(decode(LLMEngine(model, kernels)), expected) > 1e-2
 
 
