@@ -97,7 +97,14 @@ def test_the_dockerfile_names_all_and_needs_no_network() -> None:
 
 def test_our_own_wheel_has_texts_templates_and_headers(tmp_path: Path) -> None:
     names = zipfile.ZipFile(write_own_wheel(tmp_path)).namelist()
-    for part in ("engine/texts/prose.txt", "engine/docker/Dockerfile.j2", "kernels/include/kernelwright.h"):
+    for part in (
+        "engine/texts/prose/story.txt",
+        "engine/texts/SOURCES.md",
+        "engine/gate.html.j2",
+        "engine/tool_cases.json",
+        "engine/docker/Dockerfile.j2",
+        "kernels/include/kernelwright.h",
+    ):
         assert f"kernelwright/{part}" in names
     assert not any("__pycache__" in name or name.startswith("kernelwright/tests") for name in names)
 
