@@ -158,6 +158,10 @@ class EngineClient:
         """Return `/v1/kernels`: the engine's facts and, under `kernels`, one object per definition."""
         return self._json("GET", "/v1/kernels")
 
+    def switch(self, definition: str, enabled: bool) -> None:
+        """Switch the kernels of `definition` on or off between two steps of the engine."""
+        self._json("POST", f"/v1/kernels/{definition}", {"enabled": enabled})
+
     def metrics(self) -> str:
         """Return the text of `/metrics`."""
         with self._answer("GET", "/metrics") as response:

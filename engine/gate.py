@@ -29,7 +29,7 @@ from kernelwright.engine.gate_generate import compare_generations
 from kernelwright.engine.gate_hidden import judge_hidden, measure_hidden
 from kernelwright.engine.gate_judge import judge_rest, judge_speed, worst
 from kernelwright.engine.gate_limits import State, rule
-from kernelwright.engine.gate_liveness import LiveKernel, confirm_live, count_hits, look_seconds
+from kernelwright.engine.gate_liveness import LOOK_S, LiveKernel, confirm_live, count_hits
 from kernelwright.engine.gate_modes import (
     NULL_OF,
     compare_modes,
@@ -86,11 +86,12 @@ def run_gate(
         gate.score(*engines)
         gate.generate(*engines)
         gate.time(*engines)
-    for _ in range(plan.launches - 1):
+    for launch in range(1, plan.launches):
         with contextlib.ExitStack() as stack:
-            gate.time(*gate.start(stack))
-    if leave_one_out:
-        gate.switch_off()
+            engines = gate.start(stack)
+            gate.time(*engines)
+            if leave_one_out and launch == plan.launches - 1:
+                gate.switch_off(*engines)
     result = gate.rule(read_manifest(pack_dir))
     session_dir.mkdir(parents=True, exist_ok=True)
     (session_dir / "gate.json").write_text(result.model_dump_json(indent=2) + "\n")
@@ -194,15 +195,17 @@ class Gate:
             rounds = self.plan.rounds(self.timings, self._deadline - time.monotonic() - self._kept_back_s())
             time_launch(self.timings, incumbent, patched, rounds, self._step)
 
-    def switch_off(self) -> None:
-        """Start the patched engine once per live kernel with that kernel off, as far as the time goes."""
+    def switch_off(self, incumbent: GateServer, patched: GateServer) -> None:
+        """Switch the live kernels off in turn while the patched engine runs, as far as the time goes."""
         with self._stage("leave_one_out"):
-            self.kernels = confirm_live(self.arm, self.kernels, self.plan, self._deadline, self._say)
+            incumbent.stop()
+            self.kernels = confirm_live(patched, self.kernels, self.plan, self._deadline, self._say)
+            incumbent.resume()
 
     def _kept_back_s(self) -> float:
         """Return what switching the live kernels off in turn will take, seconds."""
         live = {kernel.definition for kernel in self.kernels if kernel.hits}
-        return (1 + len(live)) * look_seconds(self.ready[1]) if self._leave_one_out else 0.0
+        return (1 + len(live)) * LOOK_S if self._leave_one_out else 0.0
 
     def rule(self, manifest: BaseModel) -> GateResult:
         """Weigh everything measured and return the result."""

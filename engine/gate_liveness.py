@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from kernelwright.engine.client import EngineClient
 from kernelwright.engine.gate_plan import GatePlan
-from kernelwright.engine.gate_server import Arm, EngineOptions, GateServer, start_engines
+from kernelwright.engine.gate_server import GateServer
 from kernelwright.engine.gate_speed import DECODE_PROMPT
 from kernelwright.engine.gate_texts import probes
 from kernelwright.engine.load import measure_decode
@@ -24,7 +24,8 @@ from kernelwright.profiles.digest import digest_bytes
 from kernelwright.sandbox.timing import timing_lock
 
 PROBE_TOKENS = 8
-LOOK_S = 8.0
+LOOK_S = 6.0
+"""About what a look takes: weights of the incumbent dequantised, a few tokens, one short answer; seconds."""
 
 
 class LiveKernel(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
@@ -51,11 +52,6 @@ class LiveKernel(BaseModel, frozen=True, extra="forbid", use_attribute_docstring
     reason: str = ""
 
 
-def look_seconds(ready_s: float) -> float:
-    """Return about how long an engine that is ready after `ready_s` takes to be started, looked at and stopped."""
-    return 1.2 * ready_s + LOOK_S
-
-
 def count_hits(before: dict[str, Any], after: dict[str, Any]) -> list[LiveKernel]:
     """Return each pack kernel with the hits between two answers of `/v1/kernels`."""
     past = {(k["definition"], k["candidate"]): k for k in before["kernels"]}
@@ -79,22 +75,21 @@ def count_hits(before: dict[str, Any], after: dict[str, Any]) -> list[LiveKernel
 
 
 def confirm_live(
-    arm: Arm, kernels: Sequence[LiveKernel], plan: GatePlan, deadline: float, say: Callable[[str], None]
+    patched: GateServer, kernels: Sequence[LiveKernel], plan: GatePlan, deadline: float, say: Callable[[str], None]
 ) -> list[LiveKernel]:
-    """Switch every kernel with hits off in turn and say whether the logits change, until `deadline` (monotonic)."""
+    """Switch every kernel with hits off in turn, and on again; say whether the logits change, until `deadline`."""
     say("every kernel on, once more")
-    with start_engines(arm, EngineOptions(patched=True)) as (engine,):
-        took = engine.ready_s
-        first = _look(engine, plan)
-        again = _look(engine, plan)
+    first, again = _look(patched, plan), _look(patched, plan)
     repeats = first.logits == again.logits  # else a difference would say nothing
     seen: dict[str, dict[str, object]] = {}
     for definition in sorted({kernel.definition for kernel in kernels if kernel.hits}):
-        if time.monotonic() + look_seconds(took) > deadline:
+        if time.monotonic() + LOOK_S > deadline:
             break
         say(f"without {definition}")
-        with start_engines(arm, EngineOptions(patched=True, disable=(definition,))) as (engine,):
-            look = _look(engine, plan)
+        with patched.client() as client:
+            client.switch(definition, enabled=False)
+            look = _look(patched, plan)
+            client.switch(definition, enabled=True)
         changed = (look.logits != first.logits) if repeats else None
         seen[definition] = {"confirmed": changed, "decode_tok_s": again.tok_s, "decode_tok_s_without": look.tok_s}
     return [LiveKernel(**{**kernel.model_dump(), **seen.get(kernel.definition, {})}) for kernel in kernels]

@@ -21,7 +21,7 @@ UNTOUCHED_TOKENS = 4096
 """Prefill ends here when no kernel was called in it and every row is the incumbent's, bit for bit."""
 BRIEF_DECODE, BRIEF_BATCHED, BRIEF_PREFILL = 512, 1024, 2048
 LONGEST, ANY_LENGTH = 2047, 1 << 20
-LAUNCHES, TOOL_CASES, ALL_CASES = 3, 8, 1000
+LAUNCHES, TOOL_CASES, ALL_CASES = 3, 5, 1000
 MOST_ROUNDS: dict[Kind, int] = {"decode": 3, "prefill": 6}
 PREFILL_FIRST = 2
 
