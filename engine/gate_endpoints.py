@@ -33,8 +33,8 @@ from kernelwright.engine.gate_row import Row
 from kernelwright.engine.gate_speed import EngineComparison, Timings
 from kernelwright.sandbox.stats import Launch
 
-ALONE, TOGETHER, ROUNDS = 4, 13, 4
-"""Prompts of each kind alone and eight at once (64 tokens each), and ABBA rounds of each speed."""
+CALM, ALONE, TOGETHER, ROUNDS = 1, 4, 13, 4
+"""Prompts of each kind for the null, alone and eight at once (64 tokens each), and ABBA rounds of each speed."""
 PREFILL_TOKENS = 16384
 WORDS = "amber basin cedar delta ember fable grain harbor island juniper kettle lantern meadow needle orchard".split()
 
@@ -75,7 +75,7 @@ def gate_endpoints(
     left, right = Endpoint(a[0], a[1]), Endpoint(b[0], b[1])
     on_progress("null: the first server against itself, alone and eight at once")
     few = list(prompts_of(min(ALONE, prompts)))
-    null = _against_itself(left, few)
+    null = _against_itself(left, list(prompts_of(CALM)))
     rows: dict[str, list[Row]] = {}
     on_progress("decode, one request at a time")
     rows["decode"] = compare_decode(left, right, few, 1)
