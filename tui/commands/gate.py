@@ -8,11 +8,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kernelwright.profiles.errors import WrongUse
+from kernelwright.profiles.errors import EnvironmentLacks, WrongUse
 
 if TYPE_CHECKING:
+    from kernelwright.engine.client import EngineClient
     from kernelwright.engine.gate_fidelity import PhaseFidelity
     from kernelwright.engine.gate_speed import EngineComparison
 
@@ -76,13 +77,15 @@ def _gate_servers(args: argparse.Namespace) -> int:
     from kernelwright.engine.client import EngineClient
     from kernelwright.engine.gate_endpoints import gate_endpoints
 
+    if args.tokens < 1:
+        raise WrongUse("--tokens must be above 0", "Give it a positive number.")
     key = args.api_key or os.environ.get("OPENAI_API_KEY")
     with ExitStack() as stack:
         arms, ours = [], True
         for text in (args.a, args.b):
             url = text.rstrip("/").removesuffix("/v1")
             client = stack.enter_context(EngineClient(url, api_key=key, timeout_s=300.0))
-            ours = ours and client.card().get("owned_by") == "kernelwright"
+            ours = ours and _card(client, url).get("owned_by") == "kernelwright"
             fields = {"temperature": 0, "ignore_eos": True}
             arms.append((url, client, Target(url, client.model, api_key=key, fields=fields)))
         result = gate_endpoints(
@@ -99,6 +102,16 @@ def _gate_servers(args: argparse.Namespace) -> int:
         _print_fidelity(result.fidelity, f"at least, from the {result.shown} likeliest tokens")
         print("; ".join([result.state, *result.reasons]))
     return 0 if result.state == "pass" else 1
+
+
+def _card(client: EngineClient, url: str) -> dict[str, Any]:
+    """Return the entry of the server's model; a server that is not there is no answer to the question."""
+    from kernelwright.engine.client import EngineFailed
+
+    try:
+        return client.card()
+    except EngineFailed as error:
+        raise EnvironmentLacks(f"{url}: {error}", "Start the server, or mend its URL or key.") from error
 
 
 def _print_speed(*compared: EngineComparison) -> None:
